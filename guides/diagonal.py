@@ -1,0 +1,51 @@
+"""The paper's guide: a Gaussian with diagonal covariance for each environment."""
+
+from dataclasses import dataclass
+
+import torch
+from pyro import distributions
+from torch import nn
+from torch.distributions import Distribution
+
+from pyro_dynamics.errors import require_positive
+from pyro_dynamics.guides.contract import Guide
+
+
+@dataclass(frozen=True)
+class DiagonalConfig:
+    """Where training starts.
+
+    Attributes:
+        initial_scale: standard deviation of q(e_k) before the first training. A narrow start lets the network hear
+            the latent before the noise of its samples teaches it to ignore them.
+    """
+
+    initial_scale: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_positive(self, "initial_scale")
+
+
+class DiagonalGuide(Guide):
+    """q(e_k) = N(mu_k, diag(sigma_k^2)); the divergence to a Gaussian prior is then known in closed form.
+
+    Args:
+        environments: number K of environments.
+        latent_dim: size d of each latent.
+        config: where training starts.
+    """
+
+    def __init__(self, environments: int, latent_dim: int, config: DiagonalConfig | None = None) -> None:
+        super().__init__(environments, latent_dim)
+        config = config or DiagonalConfig()
+        self.location = nn.Parameter(torch.zeros(environments, latent_dim))
+        self.log_scale = nn.Parameter(torch.full((environments, latent_dim), config.initial_scale).log())
+
+    def posterior(self) -> Distribution:
+        return distributions.Normal(self.location, self.log_scale.exp()).to_event(1)
+
+    def frozen(self) -> Distribution:
+        return distributions.Normal(self.location.detach().clone(), self.log_scale.detach().exp()).to_event(1)
+
+    def for_environments(self, environments: int) -> "DiagonalGuide":
+        return DiagonalGuide(environments, self.latent_dim, DiagonalConfig(initial_scale=1.0))

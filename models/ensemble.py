@@ -1,0 +1,109 @@
+"""The ensemble of probabilistic networks p_theta(delta | s, a, e): the one likelihood that everything calls."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pyro_dynamics.errors import UserError, require_positive
+
+
+@dataclass(frozen=True)
+class EnsembleConfig:
+    """Shape and regularisation of an :class:`Ensemble`; the defaults are PETS's for HalfCheetah.
+
+    Attributes:
+        members: number M of networks.
+        hidden: width of each hidden layer.
+        weight_decay: factor on half the sum of squared weights, one for each layer, the last one included.
+        bound_penalty: factor on (sum of upper - sum of lower) log-variance bounds.
+    """
+
+    members: int = 5
+    hidden: tuple[int, ...] = (200, 200, 200, 200)
+    weight_decay: tuple[float, ...] = (2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4)
+    bound_penalty: float = 0.01
+
+    def __post_init__(self) -> None:
+        require_positive(self, "members")
+        if len(self.weight_decay) != len(self.hidden) + 1:
+            raise UserError(f"{len(self.hidden)} hidden layers need {len(self.hidden) + 1} weight decays")
+
+
+class Ensemble(nn.Module):
+    """M networks with stacked weights ``[M, in, out]``, each giving a Gaussian over targets.
+
+    Inputs are normalised with statistics that are part of the state; the latent is not. Log-variances lie between
+    learned bounds, shared by the members (Chua et al. 2018): without them the variance explodes away from the data.
+
+    Args:
+        input_dim: size of features and action together.
+        latent_dim: size d of the latent; 0 for none.
+        output_dim: size T of the targets.
+        config: members, widths and regularisation.
+    """
+
+    input_mean: Tensor
+    input_scale: Tensor
+
+    def __init__(self, input_dim: int, latent_dim: int, output_dim: int, config: EnsembleConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.members = config.members
+        sizes = [input_dim + latent_dim, *config.hidden, 2 * output_dim]
+        self.weights = nn.ParameterList(
+            nn.init.trunc_normal_(torch.empty(config.members, n_in, n_out), std=scale, a=-2 * scale, b=2 * scale)
+            for n_in, n_out in zip(sizes, sizes[1:], strict=False)
+            for scale in [1 / (2 * math.sqrt(n_in))]
+        )
+        self.biases = nn.ParameterList(torch.zeros(config.members, 1, n_out) for n_out in sizes[1:])
+        self.max_log_variance = nn.Parameter(torch.full((output_dim,), 0.5))
+        self.min_log_variance = nn.Parameter(torch.full((output_dim,), -10.0))
+        self.register_buffer("input_mean", torch.zeros(input_dim))
+        self.register_buffer("input_scale", torch.ones(input_dim))
+
+    def forward(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of the targets.
+
+        Args:
+            inputs: features and action, ``[..., M, B, F + A]``.
+            latent: ``[..., M, B, d]``.
+
+        Returns:
+            Location and scale, each ``[..., M, B, T]``.
+        """
+        x = torch.cat([(inputs - self.input_mean) / self.input_scale, latent], dim=-1)
+        batch = x.shape[:-1]
+        # Samples in front of the members are rows like any other: one matrix product a layer and member.
+        x = x.reshape(-1, *x.shape[-3:]).transpose(0, 1).flatten(1, 2)
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = functional.silu(torch.baddbmm(bias, x, weight))
+        x = torch.baddbmm(self.biases[-1], x, self.weights[-1])
+        x = x.unflatten(1, (-1, batch[-1])).transpose(0, 1).reshape(*batch, -1)
+        location, log_variance = x.chunk(2, dim=-1)
+        log_variance = self.max_log_variance - functional.softplus(self.max_log_variance - log_variance)
+        log_variance = self.min_log_variance + functional.softplus(log_variance - self.min_log_variance)
+        return location, (0.5 * log_variance).exp()
+
+    @torch.no_grad()
+    def fit_normaliser(self, inputs: Tensor) -> None:
+        """Take mean and standard deviation from all data ``[N, F + A]``; a dimension that never changes gets scale 1."""
+        scale, mean = torch.std_mean(inputs, dim=0, correction=0)
+        self.input_mean.copy_(mean)
+        self.input_scale.copy_(torch.where(scale < 1e-12, torch.ones_like(scale), scale))
+
+    def penalty(self) -> Tensor:
+        """PETS's regulariser, a scalar in nats for each transition.
+
+        PETS adds it to the sum over members of the mean over rows and T dimensions of twice the negative
+        log-likelihood. Our objective is the mean over members of the sum over dimensions of the negative
+        log-likelihood, which is T / (2 M) times theirs; so the regulariser is scaled alike.
+        """
+        decay = sum(
+            factor * 0.5 * weight.square().sum()
+            for factor, weight in zip(self.config.weight_decay, self.weights, strict=True)
+        )
+        bounds = self.config.bound_penalty * (self.max_log_variance.sum() - self.min_log_variance.sum())
+        return len(self.max_log_variance) / (2 * self.members) * (decay + bounds)

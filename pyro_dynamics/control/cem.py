@@ -1,0 +1,81 @@
+"""The cross-entropy method with PETS's details (Chua et al. 2018), for K problems at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyro_dynamics.errors import UserError, require_positive
+
+Objective = Callable[[Tensor], Tensor]
+"""Returns ``[K, C]`` of candidate action sequences ``[K, C, H, A]`` in [-1, 1]."""
+
+
+@dataclass(frozen=True)
+class CEMConfig:
+    """Settings of the cross-entropy method; the defaults are PETS's.
+
+    Attributes:
+        candidates: number C of action sequences in each iteration.
+        elites: how many of the best shape the next proposal.
+        iterations: at most this many.
+        smoothing: weight of the old mean and variance in the new ones.
+        min_variance: a problem is finished when its largest variance is no larger.
+    """
+
+    candidates: int = 500
+    elites: int = 50
+    iterations: int = 5
+    smoothing: float = 0.1
+    min_variance: float = 0.001
+
+    def __post_init__(self) -> None:
+        require_positive(self, "candidates", "iterations")
+        if not 1 <= self.elites <= self.candidates:
+            raise UserError(f"elites must lie between 1 and the {self.candidates} candidates, not {self.elites}")
+
+
+def plan_cem(
+    objective: Callable[[], Objective], mean: Tensor, config: CEMConfig, generator: torch.Generator
+) -> Tensor:
+    """The elite mean after the last iteration.
+
+    Args:
+        objective: called once in each iteration, for a fresh objective (new particles, new latents).
+        mean: where to start, ``[K, H, A]`` in [-1, 1].
+        config: settings.
+        generator: source of the candidates.
+
+    Returns:
+        The planned actions ``[K, H, A]`` in [-1, 1].
+    """
+    mean = mean.clone()
+    variance = torch.full_like(mean, (1 - -1) ** 2 / 16)
+    unfinished = torch.ones_like(mean[:, :1, :1], dtype=torch.bool)
+    for _ in range(config.iterations):
+        candidates = _propose(mean, variance, config.candidates, generator)
+        returns = objective()(candidates)
+        # A return that is not a finite number is the worst return: it must never be an elite.
+        returns = torch.where(returns.isfinite(), returns, -torch.inf)
+        best = returns.topk(config.elites, dim=1).indices
+        elites = candidates.take_along_dim(best[:, :, None, None], dim=1)
+        new_variance, new_mean = torch.var_mean(elites, dim=1, correction=0)
+        mean = torch.where(unfinished, new_mean.lerp(mean, config.smoothing), mean)
+        variance = torch.where(unfinished, new_variance.lerp(variance, config.smoothing), variance)
+        unfinished = variance.amax(dim=(1, 2), keepdim=True) > config.min_variance
+        if not unfinished.any():
+            break
+    return mean
+
+
+def _propose(mean: Tensor, variance: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Candidates ``[K, C, H, A]`` from normals cut at two standard deviations.
+
+    The standard deviation is at most half the distance to the nearer bound, so that every candidate lies in [-1, 1].
+    """
+    room = torch.minimum(mean + 1, 1 - mean) / 2
+    scale = torch.minimum(variance.sqrt(), room)
+    noise = mean.new_empty(len(mean), count, *mean.shape[1:])
+    torch.nn.init.trunc_normal_(noise, a=-2.0, b=2.0, generator=generator)
+    return (mean[:, None] + scale[:, None] * noise).clamp_(-1, 1)

@@ -1,0 +1,63 @@
+"""Trajectory sampling with fixed members and latents (TS-inf): expected returns of action sequences."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.tasks import Task
+
+Dynamics = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""The ensemble: inputs ``[M, B, F + A]`` and latents ``[M, B, d]`` to location and scale ``[M, B, T]``."""
+
+
+class TrajectorySampler:
+    """Rolls P particles of every candidate through the ensemble.
+
+    Particles are split evenly: P / M of them follow each member, for EVERY candidate, and keep member and latent over
+    the whole horizon. Particle p carries the same latent in every candidate, so that candidates are compared under
+    the same hypotheses about the environment.
+
+    Args:
+        dynamics: the ensemble.
+        task: features, targets, reward and termination.
+        members: number M of members.
+        particles: number P of particles, a multiple of M.
+    """
+
+    def __init__(self, dynamics: Dynamics, task: Task, members: int, particles: int) -> None:
+        if particles < members or particles % members:
+            raise UserError(f"{particles} particles cannot be split evenly over {members} members")
+        self.dynamics, self.task = dynamics, task
+        self.members, self.particles = members, particles
+
+    def returns(self, state: Tensor, actions: Tensor, latents: Tensor, generator: torch.Generator) -> Tensor:
+        """Mean over particles of the summed rewards.
+
+        Args:
+            state: where K environments stand, ``[K, S]``.
+            actions: candidates in the environment's units, ``[K, C, H, A]``.
+            latents: one draw for each particle, ``[K, P, d]``.
+            generator: source of the transition noise.
+
+        Returns:
+            ``[K, C]``.
+        """
+        environments, candidates, horizon, _ = actions.shape
+        shape = (self.members, environments, candidates, self.particles // self.members)
+        # Particle p follows member p // (P / M): [K, P, d] -> [M, K, C, P / M, d], and rows are all but the members.
+        e = latents.unflatten(1, (self.members, -1)).transpose(0, 1).unsqueeze(2).expand(*shape, -1).flatten(1, 3)
+        s = state[None, :, None, None].expand(*shape, -1).flatten(1, 3)
+        total = s.new_zeros(s.shape[:-1])
+        alive = torch.ones_like(total)
+        for t in range(horizon):
+            a = actions[None, :, :, None, t].expand(*shape, -1).flatten(1, 3)
+            location, scale = self.dynamics(self.task.inputs(s, a), e)
+            noise = torch.empty_like(location).normal_(generator=generator)
+            s_next = self.task.next_state(s, location + scale * noise)
+            total += alive * self.task.reward(s, a, s_next)
+            if self.task.can_terminate:
+                alive = alive * ~self.task.terminated(s, a, s_next)
+            s = s_next
+        return total.unflatten(1, shape[1:]).mean(dim=(0, 3))

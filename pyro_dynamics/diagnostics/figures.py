@@ -1,0 +1,1 @@
+def draw_training(rows, family, path): pass

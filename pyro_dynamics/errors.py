@@ -1,0 +1,20 @@
+"""The one error that is the user's to mend."""
+
+
+class UserError(ValueError):
+    """A mistake in what the user asked for, told in one line that says what to do.
+
+    Runners print the line and exit with code 2. Every other exception is a fault of ours and keeps its traceback.
+    """
+
+
+def require_positive(settings: object, *names: str) -> None:
+    """Check that the named attributes of a settings object are positive numbers.
+
+    Raises:
+        UserError: names the first that is not.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if not 0 < value < float("inf"):  # NaN compares false and is refused too
+            raise UserError(f"{name.replace('_', '-')} must be positive and finite, not {value}")

@@ -1,0 +1,56 @@
+"""Acting in environments that were never trained on, with theta fixed and beliefs updated after every step."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from gymnasium.vector import VectorEnv
+from torch import Tensor
+
+from pyro_dynamics.environments import Context
+from pyro_dynamics.experiments.interaction import interact
+from pyro_dynamics.experiments.team import Team
+from pyro_dynamics.randomness import derive_generator, derive_seed
+
+
+@dataclass(frozen=True)
+class AdaptationStep:
+    """One step in each of K environments.
+
+    Attributes:
+        index: the step within the episode.
+        context: the true hidden parameters.
+        reward: ``[K]``.
+        alive: ``[K]``, false for environments whose episode ended before this step.
+        log_likelihood: of what happened, under the belief BEFORE it was seen, in nats, ``[K]``.
+        mean: of the belief after the update, ``[K, d]``.
+        scale: its standard deviation, ``[K, d]``.
+    """
+
+    index: int
+    context: Sequence[Context]
+    reward: Tensor
+    alive: Tensor
+    log_likelihood: Tensor
+    mean: Tensor
+    scale: Tensor
+
+
+def adapt(team: Team, robots: VectorEnv, seed: int, episode: int = 0) -> Iterator[AdaptationStep]:
+    """One episode in every environment; beliefs begin where the team's guides stand and are updated by Eq. 5.
+
+    Args:
+        team: agents with one environment for each robot.
+        robots: K environments in lockstep.
+        seed: names the random streams.
+        episode: a further name, for repeated episodes.
+    """
+    environment = torch.arange(robots.num_envs)
+    draws = derive_generator(seed, "adapt", episode, "actions")
+    seeds = [derive_seed(seed, "adapt", episode, "reset", k) for k in range(robots.num_envs)]
+    team.reset()
+    for step in interact(robots, lambda state: team.act(state, environment, draws), seeds):
+        transition = (step.state, step.action, step.next_state)
+        log_likelihood = team.log_predictive(*transition, environment, draws)
+        team.observe(*(part[step.alive] for part in transition), environment[step.alive], draws)
+        yield AdaptationStep(step.index, step.context, step.reward, step.alive, log_likelihood, *team.beliefs())

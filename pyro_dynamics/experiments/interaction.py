@@ -1,0 +1,76 @@
+"""The inner loop of Algorithm 1: robots in lockstep act, and beliefs follow."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+from torch import Tensor
+
+from pyro_dynamics.environments import Context
+
+Policy = Callable[[Tensor], Tensor]
+"""Actions ``[B, A]`` for states ``[B, S]``."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of B robots in lockstep.
+
+    Attributes:
+        index: the step within the episode.
+        state: ``[B, S]``.
+        action: ``[B, A]``, as it was sent.
+        next_state: ``[B, S]``.
+        reward: ``[B]``.
+        alive: ``[B]``, false for robots whose episode ended before this step; their other entries mean nothing.
+        context: the true hidden parameter of each robot.
+    """
+
+    index: int
+    state: Tensor
+    action: Tensor
+    next_state: Tensor
+    reward: Tensor
+    alive: Tensor
+    context: Sequence[Context]
+
+
+def interact(robots: VectorEnv, policy: Policy, seeds: Sequence[int]) -> Iterator[Step]:
+    """Run one episode of every robot, until the last one ends.
+
+    A robot whose episode ended early is reset so that the others can go on, and is marked as not alive from then on.
+
+    Args:
+        robots: environments with autoreset off and a true ``context`` in their ``info``.
+        policy: called with the states before each step.
+        seeds: for the reset of each robot.
+    """
+    observation, _ = robots.reset(seed=list(seeds))
+    state = torch.as_tensor(observation, dtype=torch.float32)
+    alive = torch.ones(robots.num_envs, dtype=torch.bool)
+    index = 0
+    while alive.any():
+        action = policy(state)
+        observation, reward, terminated, truncated, info = robots.step(action.numpy())
+        next_state = torch.as_tensor(observation, dtype=torch.float32)
+        reward = torch.as_tensor(reward, dtype=torch.float32)
+        yield Step(index, state, action, next_state, reward, alive, info["context"])
+        ended = terminated | truncated
+        alive = alive & ~torch.from_numpy(ended)
+        if ended.any() and alive.any():
+            observation, _ = robots.reset(options={"reset_mask": ended})
+            next_state = torch.as_tensor(observation, dtype=torch.float32)
+        state = next_state
+        index += 1
+
+
+def uniform_policy(low: np.ndarray, high: np.ndarray, robots: int, generator: torch.Generator) -> Policy:
+    """Random actions for the first episodes (line 1 of Algorithm 1)."""
+    low_, high_ = torch.from_numpy(low), torch.from_numpy(high)
+
+    def policy(state: Tensor) -> Tensor:
+        return low_ + torch.rand(robots, len(low_), generator=generator) * (high_ - low_)
+
+    return policy

@@ -1,0 +1,90 @@
+"""The agents of a run: one for all environments, or one for each."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyro_dynamics.agent import Agent
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.transitions import Transitions
+
+
+class Team:
+    """Agents that share out K environments: a latent agent or a generalist has all of them, a specialist one.
+
+    Args:
+        agents: the agents.
+        shares: for each agent, the environments that are its own, in the order of its latents.
+    """
+
+    def __init__(self, agents: Sequence[Agent], shares: Sequence[Sequence[int]]) -> None:
+        self.agents, self.shares = list(agents), [list(share) for share in shares]
+
+    def reset(self) -> None:
+        """Forget the last plans, at the start of an episode."""
+        for agent in self.agents:
+            agent.controller.reset()
+
+    def train(self, data: Transitions, generator: torch.Generator, on_epoch: Callable[[int, float], None]) -> None:
+        """Each agent learns from the data of its own environments (line 4 of Algorithm 1)."""
+        for agent, share in zip(self.agents, self.shares, strict=True):
+            agent.train(data.of(share), generator, on_epoch)
+
+    def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
+        """Planned actions ``[B, A]`` for robots in states ``[B, S]`` of environments ``[B]``."""
+        parts = [
+            (rows, agent.act(state[rows], local, generator)) for agent, rows, local in self._split(environment)
+        ]
+        return _join(parts)
+
+    def observe(
+        self, state: Tensor, action: Tensor, next_state: Tensor, environment: Tensor, generator: torch.Generator
+    ) -> None:
+        """Update the beliefs by transitions ``[B, ...]`` (Eq. 5)."""
+        for agent, rows, local in self._split(environment):
+            agent.observe(state[rows], action[rows], next_state[rows], local, generator)
+
+    def log_predictive(
+        self, state: Tensor, action: Tensor, next_state: Tensor, environment: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """log p(s' | s, a) in nats under the beliefs as they are now, ``[B]``."""
+        parts = [
+            (rows, agent.log_predictive(state[rows], action[rows], next_state[rows], local, generator))
+            for agent, rows, local in self._split(environment)
+        ]
+        return _join(parts)
+
+    def beliefs(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of q(e) for every environment in order, each ``[K, d]``."""
+        order = torch.tensor([environment for share in self.shares for environment in share]).argsort()
+        posteriors = [agent.posterior() for agent in self.agents]
+        mean = torch.cat([posterior.mean for posterior in posteriors])[order]
+        return mean, torch.cat([posterior.stddev for posterior in posteriors])[order]
+
+    def _split(self, environment: Tensor) -> Iterator[tuple[Agent, Tensor, Tensor]]:
+        """For each agent its rows of a batch, and their environments in its own numbering."""
+        for agent, share in zip(self.agents, self.shares, strict=True):
+            owned = environment[:, None] == torch.tensor(share)
+            rows = owned.any(1).nonzero().squeeze(1)
+            if len(rows):
+                yield agent, rows, owned[rows].int().argmax(1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of every agent."""
+        return {"agents": [agent.state_dict() for agent in self.agents]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state_dict` gave; raises :class:`UserError` if it is from another architecture."""
+        agents = state.get("agents") if isinstance(state, Mapping) else None
+        if not isinstance(agents, list) or len(agents) != len(self.agents):
+            raise UserError(f"the checkpoint does not hold the {len(self.agents)} agents of the configuration")
+        for agent, part in zip(self.agents, agents, strict=True):
+            agent.load_state_dict(part)
+
+
+def _join(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Rows that were split over agents, in their first order."""
+    order = torch.cat([rows for rows, _ in parts]).argsort()
+    return torch.cat([values for _, values in parts])[order]

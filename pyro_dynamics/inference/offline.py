@@ -1,0 +1,104 @@
+"""Offline inference: theta and q(e) by stochastic variational inference on all data so far (Eq. 4)."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyro
+import torch
+from pyro.infer import TraceMeanField_ELBO
+from torch import Tensor, nn
+
+from pyro_dynamics.errors import require_positive
+from pyro_dynamics.randomness import drawing_from
+from pyro_dynamics.transitions import Minibatch, shuffled_minibatches
+
+
+@dataclass(frozen=True)
+class OfflineConfig:
+    """How the model is trained after each round.
+
+    Attributes:
+        learning_rate: of Adam on the network's weights.
+        guide_learning_rate: of Adam on the guide's parameters.
+        batch_size: rows B of each member in a minibatch.
+        epochs: passes over all data in one training ("iterations" in the paper).
+    """
+
+    learning_rate: float = 1e-3
+    guide_learning_rate: float = 1e-3
+    batch_size: int = 32
+    epochs: int = 10
+
+    def __post_init__(self) -> None:
+        require_positive(self, "learning_rate", "guide_learning_rate", "batch_size", "epochs")
+
+
+class OfflineInference:
+    """Maximises the ELBO over theta and phi together; weights and Adam's state go on from training to training.
+
+    Args:
+        model: a Pyro model ``model(batch)`` with a module ``likelihood`` that has ``members``, ``fit_normaliser``
+            and ``penalty``.
+        guide: its Pyro guide.
+        config: rates, batch size and epochs.
+    """
+
+    def __init__(self, model: Any, guide: nn.Module, config: OfflineConfig) -> None:
+        self.model, self.guide, self.config = model, guide, config
+        self.elbo = TraceMeanField_ELBO(max_plate_nesting=2)(model, guide)
+        self.optimiser = torch.optim.Adam(
+            [
+                {"params": list(model.parameters()), "lr": config.learning_rate},
+                {"params": list(guide.parameters()), "lr": config.guide_learning_rate},
+            ],
+            fused=True,
+        )
+
+    def loss(self, batch: Minibatch) -> Tensor:
+        """The negative ELBO of all N transitions, estimated from a minibatch, in nats."""
+        return self.elbo(batch)
+
+    def step(self, batch: Minibatch) -> float:
+        """One gradient step on (negative ELBO) / N + penalty; returns the ELBO estimate in nats for each transition."""
+        self.optimiser.zero_grad()
+        loss = self.loss(batch) / batch.total
+        (loss + self.model.likelihood.penalty()).backward()
+        self.optimiser.step()
+        return -loss.item()
+
+    def train(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        environment: Tensor,
+        generator: torch.Generator,
+        on_epoch: Callable[[int, float], None] | None = None,
+    ) -> float:
+        """Refit the input normaliser, then go over the data for ``config.epochs`` epochs.
+
+        Args:
+            inputs: features and actions ``[N, F + A]``.
+            targets: ``[N, T]``.
+            environment: ``[N]``.
+            generator: source of the shuffles and of the guide's samples.
+            on_epoch: called with the epoch and its mean ELBO for each transition.
+
+        Returns:
+            The last epoch's mean ELBO in nats for each transition.
+        """
+        likelihood = self.model.likelihood
+        likelihood.fit_normaliser(inputs)
+        mean = math.nan
+        with pyro.settings.context(module_local_params=True), pyro.validation_enabled(False), drawing_from(generator):
+            shuffles = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
+            for epoch in range(self.config.epochs):
+                batches = shuffled_minibatches(
+                    inputs, targets, environment, likelihood.members, self.config.batch_size, shuffles
+                )
+                elbos = [self.step(batch) for batch in batches]
+                mean = sum(elbos) / len(elbos)
+                if on_epoch:
+                    on_epoch(epoch, mean)
+        return mean

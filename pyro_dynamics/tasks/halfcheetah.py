@@ -1,0 +1,32 @@
+"""HalfCheetah as in PETS (Chua et al. 2018)."""
+
+import torch
+from torch import Tensor
+
+from pyro_dynamics.tasks.task import Task
+
+
+class HalfCheetahTask(Task):
+    """Run forward: reward is the velocity reached less a tenth of the squared action.
+
+    The observation (18) is [(x_t - x_{t-1}) / dt in m/s, height, pitch, six joint angles, nine velocities]. The
+    network sees the pitch as sine and cosine and not the first entry, which is predicted absolutely.
+    """
+
+    state_dim = 18
+    action_dim = 6
+    feature_dim = 18
+    target_dim = 18
+
+    def features(self, state: Tensor) -> Tensor:
+        pitch = state[..., 2:3]
+        return torch.cat([state[..., 1:2], pitch.sin(), pitch.cos(), state[..., 3:]], dim=-1)
+
+    def targets(self, state: Tensor, next_state: Tensor) -> Tensor:
+        return torch.cat([next_state[..., :1], next_state[..., 1:] - state[..., 1:]], dim=-1)
+
+    def next_state(self, state: Tensor, target: Tensor) -> Tensor:
+        return torch.cat([target[..., :1], state[..., 1:] + target[..., 1:]], dim=-1)
+
+    def reward(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
+        return next_state[..., 0] - 0.1 * action.square().sum(-1)

@@ -1,0 +1,57 @@
+"""The contract of a task."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+
+class Task(ABC):
+    """Features, targets, reward and termination of an environment.
+
+    Every method works on tensors with any leading batch shape ``...``. States are the environment's observations,
+    actions are in the environment's own units. The defaults suit an environment whose observation is its state:
+    the network sees the observation and predicts its change.
+
+    Attributes:
+        state_dim: size ``S`` of an observation.
+        action_dim: size ``A`` of an action.
+        feature_dim: size ``F`` of what the network sees of a state.
+        target_dim: size ``T`` of what the network predicts.
+        can_terminate: whether :meth:`terminated` is ever true; planners skip the test where it is not.
+    """
+
+    state_dim: int
+    action_dim: int
+    feature_dim: int
+    target_dim: int
+    can_terminate: bool = False
+
+    def features(self, state: Tensor) -> Tensor:
+        """What the network sees of a state: ``[..., S] -> [..., F]``."""
+        return state
+
+    def targets(self, state: Tensor, next_state: Tensor) -> Tensor:
+        """What the network shall predict of a transition: ``[..., S], [..., S] -> [..., T]``."""
+        return next_state - state
+
+    def next_state(self, state: Tensor, target: Tensor) -> Tensor:
+        """The inverse of :meth:`targets`: ``[..., S], [..., T] -> [..., S]``."""
+        return state + target
+
+    @abstractmethod
+    def reward(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
+        """Reward of a transition: ``[..., S], [..., A], [..., S] -> [...]``."""
+
+    def terminated(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
+        """Whether the episode ends with this transition: a boolean tensor ``[...]``."""
+        return torch.zeros(next_state.shape[:-1], dtype=torch.bool, device=next_state.device)
+
+    def inputs(self, state: Tensor, action: Tensor) -> Tensor:
+        """The network's inputs without the latent: features, then action, ``[..., F + A]``."""
+        return torch.cat([self.features(state), action], dim=-1)
+
+    @property
+    def input_dim(self) -> int:
+        """Size of :meth:`inputs`."""
+        return self.feature_dim + self.action_dim

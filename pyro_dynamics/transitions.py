@@ -1,0 +1,107 @@
+"""The data: transitions of K environments, and minibatches of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyro_dynamics.errors import UserError
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """N transitions (s, a, s') and where they come from, in the order in which they happened.
+
+    Attributes:
+        state: ``[N, S]``.
+        action: ``[N, A]``, in the environment's own units.
+        next_state: ``[N, S]``.
+        reward: ``[N]``.
+        environment: ``[N]``, the index of each transition's environment.
+        step: ``[N]``, its step within its episode.
+    """
+
+    state: Tensor
+    action: Tensor
+    next_state: Tensor
+    reward: Tensor
+    environment: Tensor
+    step: Tensor
+
+    def __len__(self) -> int:
+        return len(self.environment)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Transitions"]) -> "Transitions":
+        """All of ``parts``, one after the other."""
+        return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+    def select(self, rows: Tensor) -> "Transitions":
+        """The rows given by a mask or by indices ``[n]``."""
+        return Transitions(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def of(self, environments: Sequence[int]) -> "Transitions":
+        """The transitions of some environments, which are numbered 0, 1, ... anew."""
+        rows = self.select(torch.isin(self.environment, torch.tensor(environments)))
+        renumbered = torch.zeros(max(environments) + 1, dtype=torch.long)
+        renumbered[torch.tensor(environments)] = torch.arange(len(environments))
+        return Transitions(rows.state, rows.action, rows.next_state, rows.reward, renumbered[rows.environment], rows.step)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The fields as numpy arrays, ready for ``np.savez``."""
+        return {field.name: getattr(self, field.name).numpy() for field in fields(self)}
+
+    @classmethod
+    def load(cls, path: Path) -> "Transitions":
+        """Read back what was saved from :meth:`arrays`.
+
+        Raises:
+            UserError: if the file does not hold transitions.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return cls(*(torch.from_numpy(file[field.name]) for field in fields(cls)))
+        except (OSError, KeyError, ValueError, TypeError) as fault:
+            raise UserError(f"{path} does not hold transitions: {fault}") from None
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """Rows for a Pyro model; every ensemble member sees rows of its own.
+
+    Attributes:
+        inputs: features and action, ``[M, B, F + A]``.
+        targets: what the network shall predict, ``[M, B, T]``.
+        environment: index of each row's environment, ``[M, B]``.
+        total: the number N of rows that the minibatch stands for; the likelihood is scaled by N / B.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    environment: Tensor
+    total: int
+
+
+def shuffled_minibatches(
+    inputs: Tensor, targets: Tensor, environment: Tensor, members: int, size: int, generator: torch.Generator
+) -> Iterator[Minibatch]:
+    """One epoch over N rows, in an order of its own for each of M members.
+
+    "each member of the ensemble is trained on distinct shuffles of the same data, and are reshuffled at every epoch"
+    (the paper, appendix A.1). The last minibatch may be smaller.
+
+    Args:
+        inputs: ``[N, F + A]``.
+        targets: ``[N, T]``.
+        environment: ``[N]``.
+        members: M.
+        size: rows B of each member in a minibatch.
+        generator: source of the shuffles.
+    """
+    total = len(environment)
+    order = torch.stack([torch.randperm(total, generator=generator) for _ in range(members)])
+    for rows in order.split(size, dim=1):
+        yield Minibatch(inputs[rows], targets[rows], environment[rows], total)

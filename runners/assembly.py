@@ -1,0 +1,83 @@
+"""From a configuration to the objects of a run: the one place that names concrete models and guides."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from gymnasium.vector import VectorEnv
+
+from pyro_dynamics.agent import Agent
+from pyro_dynamics.environments import Context, Family, find_family
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments import RunFolder, Team
+from pyro_dynamics.guides import GUIDES
+from pyro_dynamics.models import Ensemble, HierarchicalModel
+from pyro_dynamics.randomness import derive_generator, drawing_from
+from pyro_dynamics.runners.configuration import RunConfig, from_json
+
+
+def build_team(config: RunConfig, family: Family, robots: VectorEnv) -> Team:
+    """Fresh agents for the family's training contexts."""
+    count = len(family.train)
+    shares = [[k] for k in range(count)] if config.agent == "specialist" else [list(range(count))]
+    with drawing_from(derive_generator(config.seed, "initial weights")):
+        return Team([build_agent(config, family, robots, len(share)) for share in shares], shares)
+
+
+def build_agent(config: RunConfig, family: Family, robots: VectorEnv, environments: int) -> Agent:
+    """One fresh agent over a number of environments, with its weights drawn from torch's global generator."""
+    task = family.task()
+    latent_dim = config.latent_dim if config.agent == "latent" else 0
+    ensemble = Ensemble(task.input_dim, latent_dim, task.target_dim, config.ensemble)
+    model = HierarchicalModel(ensemble, environments, latent_dim)
+    guide = GUIDES[config.guide](environments, latent_dim, config.guide_config)
+    space = robots.single_action_space
+    bounds = (torch.from_numpy(space.low).float(), torch.from_numpy(space.high).float())  # type: ignore[attr-defined]
+    return Agent(model, guide, task, bounds, config.offline, config.streaming, config.controller)
+
+
+def load_run(path: Path, checkpoint: int | None = None) -> tuple[RunFolder, RunConfig, Family, Team]:
+    """A trained run with its agents as they were at a checkpoint, the newest by default.
+
+    Raises:
+        UserError: if the folder does not hold a run, or its checkpoint does not fit its configuration.
+    """
+    folder = RunFolder.open(path)
+    config = from_json(folder.config)
+    family = find_family(config.family)
+    state = folder.checkpoint(checkpoint)
+    robots = family.make_vector(family.train[:1], config.steps)
+    team = build_team(config, family, robots)
+    robots.close()
+    team.load_state_dict(state)
+    return folder, config, family, team
+
+
+def team_for(team: Team, family: Family, contexts: Sequence[Context]) -> Team:
+    """The trained models with fresh beliefs about environments of the given contexts.
+
+    Specialists share the contexts out: each goes to the one trained on the nearest context, or on the first (the
+    healthy body) where contexts have no order.
+    """
+    if len(team.agents) == 1:
+        return Team([team.agents[0].for_environments(len(contexts))], [range(len(contexts))])
+    return Team([team.agents[nearest(family, c)].for_environments(1) for c in contexts], [[k] for k in range(len(contexts))])
+
+
+def nearest(family: Family, context: Context) -> int:
+    """Index of the training context nearest to ``context``; of the first where they have no order."""
+    if not family.numeric:
+        return family.train.index(context) if context in family.train else 0
+    distances = [abs(float(other) - float(context)) for other in family.train]
+    return distances.index(min(distances))
+
+
+def set_threads(threads: int) -> None:
+    """Use this many processor threads.
+
+    Raises:
+        UserError: if the number is not positive.
+    """
+    if threads < 1:
+        raise UserError(f"--threads must be at least 1, not {threads}")
+    torch.set_num_threads(threads)

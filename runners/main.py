@@ -1,0 +1,63 @@
+"""The command ``pyro-dynamics``: finds the runner that was asked for."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.version import __version__
+
+COMMANDS = {
+    "families": "list the families of environments",
+    "train": "learn one dynamics model over several environments at once",
+    "adapt": "act in a new or changing environment, and watch the belief about it",
+    "evaluate": "score a trained run on its family's test contexts",
+    "compare": "draw the learning curves of several runs side by side",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, or 2 for a mistake of the user's."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    command = arguments[0] if arguments else "--help"
+    if command in ("-h", "--help"):
+        print("usage: pyro-dynamics COMMAND [OPTIONS]\n\ncommands:")
+        print("\n".join(f"  {name:<10}{summary}" for name, summary in COMMANDS.items()))
+        print("\npyro-dynamics COMMAND --help tells the options of a command.")
+        return 0
+    if command == "--version":
+        print(f"pyro-dynamics {__version__}")
+        return 0
+    if command not in COMMANDS:
+        return fail(f"unknown command {command!r}: choose one of {', '.join(COMMANDS)}")
+    return run(command, arguments[1:])
+
+
+def run(command: str, arguments: Sequence[str]) -> int:
+    """Run the module of ``command``; a :class:`UserError` becomes one line and exit code 2."""
+    try:
+        importlib.import_module(f"pyro_dynamics.runners.{command}").main(arguments)
+    except UserError as mistake:
+        return fail(str(mistake))
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def fail(message: str) -> int:
+    """Tell a mistake in one line; returns the exit code."""
+    print(f"pyro-dynamics: error: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+def run_as_module(name: str) -> None:
+    """For ``python -m pyro_dynamics.runners.NAME``."""
+    sys.exit(run(name, sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

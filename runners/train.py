@@ -1,0 +1,129 @@
+"""pyro-dynamics train: learn one dynamics model over several environments at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import tyro
+
+from pyro_dynamics.diagnostics.figures import draw_training
+from pyro_dynamics.environments import FAMILIES, Family, find_family
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments import RunFolder, learn
+from pyro_dynamics.experiments.progress import Progress, label
+from pyro_dynamics.runners.assembly import build_team, set_threads
+from pyro_dynamics.runners.configuration import Preset, RunConfig, from_json, preset_config, to_json
+from pyro_dynamics.runners.main import run_as_module
+from pyro_dynamics.transitions import Transitions
+
+
+@dataclass(frozen=True)
+class TrainFlags:
+    """Learn one dynamics model over several environments at once (Algorithm 1), and keep the run in a folder.
+
+    `pyro-dynamics train` alone takes the pendulum under five gravities. Flags that are not given take the values of
+    the preset, shown as their defaults below: `train halfcheetah-tilt --preset cpu --help` tells that preset's.
+    """
+
+    run: Annotated[RunConfig, tyro.conf.arg(name="")]
+    out: Path | None = None
+    """Folder of the run; by default runs/FAMILY-AGENT-PRESET-SEED."""
+    resume: Path | None = None
+    """Go on with the run in this folder after its last whole round; only --rounds may be given with it."""
+    threads: int = 1
+    """Processor threads. More than one is slower where another process is busy, and changes the last digits."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    flags = parse(arguments)
+    set_threads(flags.threads)
+    config, family = flags.run, find_family(flags.run.family)
+    folder = open_folder(flags)
+
+    robots = family.make_vector(family.train * config.episodes, config.steps)
+    team = build_team(config, family, robots)
+    data = folder.transitions()
+    if data:
+        team.load_state_dict(folder.checkpoint())
+    progress = Progress(family.train, config.rounds, config.steps, done=len(data))
+
+    def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
+        folder.save_round(m, transitions, rows, team.state_dict(), config.keep)
+
+    learn(
+        team,
+        robots,
+        family.train,
+        data,
+        rounds=config.rounds,
+        seed=config.seed,
+        update_while_training=config.update_while_training,
+        on_round=save,
+        progress=progress,
+    )
+    progress.bar.close()
+    robots.close()
+    draw_training(folder.metrics(), family, folder.path / "training.png")
+    print_returns(folder, family)
+
+
+def parse(arguments: Sequence[str]) -> TrainFlags:
+    """The flags; those that are not given come from the run to resume, or from the preset.
+
+    Raises:
+        UserError: if the family is not registered, or a resumed run was to be changed.
+    """
+    defaults = guess_defaults(arguments)
+    flags = tyro.cli(TrainFlags, prog="pyro-dynamics train", args=arguments, default=TrainFlags(run=defaults))
+    if flags.resume is not None:
+        if replace(flags.run, rounds=defaults.rounds) != defaults or flags.out is not None:
+            raise UserError("--resume goes on with the settings of its run: give it no other flags than --rounds")
+        return flags
+    chosen = find_family(flags.run.family).name, flags.run.preset
+    if chosen != (defaults.family, defaults.preset):  # the guess was wrong: read again from the right defaults
+        defaults = preset_config(*chosen)
+        flags = tyro.cli(TrainFlags, prog="pyro-dynamics train", args=arguments, default=TrainFlags(run=defaults))
+    return flags
+
+
+def guess_defaults(arguments: Sequence[str]) -> RunConfig:
+    """Where the flags start from, looked up before they are read, so that --help shows the right defaults."""
+    values = dict(zip(arguments, arguments[1:], strict=False))
+    if "--resume" in values:
+        return from_json(RunFolder.open(Path(values["--resume"])).config)
+    family = next((word for word in arguments if word in FAMILIES), "pendulum-gravity")
+    preset = values.get("--preset", "quick")
+    return preset_config(family, preset if preset in get_args(Preset) else "quick")  # type: ignore[arg-type]
+
+
+def open_folder(flags: TrainFlags) -> RunFolder:
+    """The folder of a new run, or of the run to resume."""
+    config = flags.run
+    if flags.resume is None:
+        name = f"{config.family}-{config.agent}-{config.preset}-{config.seed}"
+        return RunFolder.create(flags.out or Path("runs") / name, to_json(config))
+    folder = RunFolder.open(flags.resume)
+    if (folder.last_round or 0) > config.rounds:
+        raise UserError(f"{folder.path} has {folder.last_round} rounds already, more than --rounds {config.rounds}")
+    folder.save_config(to_json(config))
+    return folder
+
+
+def print_returns(folder: RunFolder, family: Family) -> None:
+    """The table at the end: the return of each environment at random, in the last round, and at best."""
+    rows = folder.metrics()
+    last = rows[-1]["round"]
+    print(f"\n{family.parameter} ({family.unit})".ljust(22) + f"{'random':>10}{f'round {last}':>12}{'best':>10}")
+    for k, context in enumerate(family.train):
+        returns = [row["return"] for row in rows if row["environment"] == k]
+        print(f"{label(context):<21}{returns[0]:>10.1f}{returns[-1]:>12.1f}{max(returns):>10.1f}")
+    mean = sum(row["return"] for row in rows if row["round"] == last) / len(family.train)
+    print(f"{'mean':<21}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\npicture: {folder.path / 'training.png'}")
+    if any(row["latent_mean"] for row in rows):
+        print(f"next: pyro-dynamics adapt {folder.path} --context {label(family.test[-1])}")
+
+
+if __name__ == "__main__":
+    run_as_module("train")
