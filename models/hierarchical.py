@@ -18,16 +18,18 @@ class HierarchicalModel(nn.Module):
         latent_dim: size d of each latent e_k.
     """
 
+    origin: Tensor
+
     def __init__(self, likelihood: nn.Module, environments: int, latent_dim: int) -> None:
         super().__init__()
         self.likelihood = likelihood
         self.environments = environments
         self.latent_dim = latent_dim
+        self.register_buffer("origin", torch.zeros(environments, latent_dim), persistent=False)
 
     def prior(self) -> Distribution:
         """p(e_k) = N(0, I): batch shape ``[K]``, event shape ``[d]``."""
-        zeros = next(self.likelihood.parameters()).new_zeros(self.environments, self.latent_dim)
-        return distributions.Normal(zeros, torch.ones_like(zeros)).to_event(1)
+        return distributions.Normal(self.origin, torch.ones_like(self.origin)).to_event(1)
 
     def forward(self, batch: Minibatch, prior: Distribution | None = None) -> None:
         """The generative story of a minibatch.
@@ -39,7 +41,8 @@ class HierarchicalModel(nn.Module):
         members, rows = batch.environment.shape
         with pyro.plate("environment", self.environments, dim=-1):
             latent = pyro.sample("e", prior or self.prior())  # type: ignore[arg-type]  # torch and Pyro distributions
-        location, scale = self.likelihood(batch.inputs, gather_rows(latent, batch.environment))
+        latent = gather_rows(latent, batch.environment)
+        location, scale = self.likelihood(batch.inputs.expand(*latent.shape[:-1], -1), latent)
         # The expectation over members stands outside the logarithm (appendix B): the sum over members is divided by
         # M. The minibatch stands for all N transitions, against ONE divergence for each environment.
         with (

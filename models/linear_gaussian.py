@@ -19,14 +19,17 @@ class LinearGaussian(nn.Module):
         generator: source of the fixed weights.
     """
 
+    base: Tensor
+    slope: Tensor
+
     def __init__(
         self, input_dim: int, latent_dim: int, output_dim: int, noise: float, members: int, generator: torch.Generator
     ) -> None:
         super().__init__()
         self.members = members
         self.noise = noise
-        self.base = nn.Parameter(torch.randn(output_dim, latent_dim, generator=generator))
-        self.slope = nn.Parameter(torch.randn(input_dim, output_dim, latent_dim, generator=generator))
+        self.register_buffer("base", torch.randn(output_dim, latent_dim, generator=generator))
+        self.register_buffer("slope", torch.randn(input_dim, output_dim, latent_dim, generator=generator))
 
     def design(self, inputs: Tensor) -> Tensor:
         """A(x): ``[..., I] -> [..., T, d]``."""
@@ -36,3 +39,10 @@ class LinearGaussian(nn.Module):
         """Location and scale ``[..., T]`` for inputs ``[..., I]`` and latents ``[..., d]``."""
         location = torch.einsum("...td,...d->...t", self.design(inputs), latent)
         return location, torch.full_like(location, self.noise)
+
+    def fit_normaliser(self, inputs: Tensor) -> None:
+        """Inputs are used as they are."""
+
+    def penalty(self) -> Tensor:
+        """There are no weights to regularise: 0."""
+        return self.base.new_zeros(())

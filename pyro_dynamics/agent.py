@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pyro
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
@@ -58,9 +57,8 @@ class Agent:
         return self.guide.latent_dim
 
     def posterior(self) -> Distribution:
-        """The belief q(e): batch shape ``[K]``, event shape ``[d]``."""
-        with pyro.settings.context(module_local_params=True), torch.no_grad():
-            return self.guide.posterior()
+        """The belief q(e) as a constant: batch shape ``[K]``, event shape ``[d]``."""
+        return self.guide.frozen()
 
     def train(
         self, data: Transitions, generator: torch.Generator, on_epoch: Callable[[int, float], None] | None = None

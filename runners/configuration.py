@@ -84,12 +84,12 @@ def _quick(cheetah: bool) -> RunConfig:
     if cheetah:
         return replace(_cpu(cheetah), rounds=3, steps=100)
     return RunConfig(
-        rounds=4,
+        rounds=3,
         steps=200,
         episodes=3,
         ensemble=EnsembleConfig(members=3, hidden=(64, 64), weight_decay=(1e-5, 1e-5, 1e-5)),
         offline=OfflineConfig(epochs=15),
-        controller=MPCConfig(horizon=25, particles=3, cem=CEMConfig(candidates=150, elites=15, iterations=4)),
+        controller=MPCConfig(horizon=25, particles=3, cem=CEMConfig(candidates=100, elites=10, iterations=4)),
     )
 
 
@@ -98,8 +98,10 @@ def _cpu(cheetah: bool) -> RunConfig:
     if not cheetah:
         return replace(_quick(cheetah), rounds=8)
     return RunConfig(
-        rounds=20,
+        rounds=15,
         steps=200,
+        ensemble=EnsembleConfig(hidden=(128, 128, 128), weight_decay=(2.5e-5, 5e-5, 7.5e-5, 1e-4)),
+        offline=OfflineConfig(min_steps=2000),
         controller=MPCConfig(horizon=15, particles=5, cem=CEMConfig(candidates=100, elites=10, iterations=3)),
     )
 

@@ -11,6 +11,7 @@ from pyro_dynamics.diagnostics.figures import draw_training
 from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, learn
+from pyro_dynamics.experiments.files import write_bytes
 from pyro_dynamics.experiments.progress import Progress, label
 from pyro_dynamics.runners.assembly import build_team, set_threads
 from pyro_dynamics.runners.configuration import Preset, RunConfig, from_json, preset_config, to_json
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     progress.bar.close()
     robots.close()
-    draw_training(folder.metrics(), family, folder.path / "training.png")
+    write_bytes(folder.path / "training.png", draw_training(folder.metrics(), family.axis))
     print_returns(folder, family)
 
 
@@ -115,7 +116,7 @@ def print_returns(folder: RunFolder, family: Family) -> None:
     """The table at the end: the return of each environment at random, in the last round, and at best."""
     rows = folder.metrics()
     last = rows[-1]["round"]
-    print(f"\n{family.parameter} ({family.unit})".ljust(22) + f"{'random':>10}{f'round {last}':>12}{'best':>10}")
+    print(f"\n{family.axis:<21}" + f"{'random':>10}{f'round {last}':>12}{'best':>10}")
     for k, context in enumerate(family.train):
         returns = [row["return"] for row in rows if row["environment"] == k]
         print(f"{label(context):<21}{returns[0]:>10.1f}{returns[-1]:>12.1f}{max(returns):>10.1f}")

@@ -1,1 +1,167 @@
-def draw_training(rows, family, path): pass
+"""The pictures of a run: learning, adaptation, and runs side by side."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pyro_dynamics.diagnostics.probe import ContextProbe
+
+STYLE = {"font.size": 11, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}
+
+
+def draw_training(rows: Sequence[Mapping[str, Any]], axis: str) -> bytes:
+    """Return of each environment by round and, for a latent agent, where its latents lie, as a PNG.
+
+    Args:
+        rows: the lines of ``metrics.jsonl``.
+        axis: name and unit of the hidden parameter.
+    """
+    environments = _by_environment(rows)
+    dimensions = len(next((row["latent_mean"] for row in rows if row["latent_mean"]), []))
+    colours = _colours(len(environments))
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(5.2 * (1 + dimensions), 4.2), layout="constrained")
+        axes = figure.subplots(1, 1 + dimensions, squeeze=False)[0]
+        for colour, series in zip(colours, environments, strict=True):
+            context = series[0]["context"]
+            axes[0].plot(
+                [row["round"] for row in series], [row["return"] for row in series], color=colour, label=_text(context)
+            )
+            latent = [row for row in series if row["latent_mean"]]
+            for dimension in range(dimensions):
+                rounds = [row["round"] for row in latent]
+                mean = np.array([row["latent_mean"][dimension] for row in latent])
+                scale = np.array([row["latent_sd"][dimension] for row in latent])
+                axes[1 + dimension].plot(rounds, mean, color=colour)
+                axes[1 + dimension].fill_between(
+                    rounds, mean - 2 * scale, mean + 2 * scale, color=colour, alpha=0.2, lw=0
+                )
+        axes[0].set(xlabel="round", ylabel="return of an episode", title="return in each environment")
+        axes[0].legend(title=axis, fontsize=9)
+        for dimension in range(dimensions):
+            axes[1 + dimension].set(xlabel="round", title=f"latent {dimension}: mean and two standard deviations")
+        return _png(figure)
+
+
+def draw_adaptation(
+    steps: Sequence[Mapping[str, Any]],
+    axis: str,
+    trained: Sequence[Any],
+    trained_means: np.ndarray,
+    probe: ContextProbe | None,
+) -> bytes:
+    """The belief over time beside the true context, the latent itself, reward, and predictive log-likelihood.
+
+    Args:
+        steps: rows with ``step``, ``context``, ``reward``, ``log_likelihood``, ``mean`` and ``sd``.
+        axis: name and unit of the hidden parameter.
+        trained: the training contexts.
+        trained_means: their latent means ``[K, d]``.
+        probe: from latents to contexts, where contexts are numbers.
+    """
+    time = np.array([row["step"] for row in steps])
+    mean, scale = np.array([row["mean"] for row in steps]), np.array([row["sd"] for row in steps])
+    dimensions = mean.shape[-1]
+    with matplotlib.rc_context(STYLE):
+        panels = 2 + dimensions + (probe is not None)
+        figure = Figure(figsize=(9, 2.3 * panels), layout="constrained")
+        axes = list(figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0])
+        if probe is not None:
+            _draw_decoded(axes.pop(0), time, steps, mean, scale, probe, axis, trained)
+        colours = _colours(len(trained))
+        for dimension in range(dimensions):
+            panel = axes.pop(0)
+            for colour, context, level in zip(colours, trained, trained_means[:, dimension], strict=True):
+                panel.axhline(level, color=colour, ls=":", lw=1.5, label=_text(context))
+            _band(panel, time, mean[:, dimension], scale[:, dimension], "black")
+            panel.set(ylabel=f"latent {dimension}")
+            if dimension == 0:
+                panel.legend(title="trained on", fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        for panel, name, key in zip(axes, ("reward", "log p(s') [nats]"), ("reward", "log_likelihood"), strict=True):
+            values = np.array([row[key] for row in steps])
+            panel.plot(time, values, color="tab:blue", alpha=0.25, lw=0.8)
+            width = max(1, len(values) // 20)
+            smooth = np.convolve(values, np.ones(width) / width, mode="valid")
+            panel.plot(time[width - 1 :], smooth, color="tab:blue", label=f"mean of the last {width} steps")
+            low, high = np.percentile(values, [1, 100])
+            panel.set(ylabel=name, ylim=(low - 0.1 * (high - low) - 1e-9, high + 0.1 * (high - low) + 1e-9))
+            panel.legend(fontsize=9, loc="lower right")
+        axes[-1].set(xlabel="step")
+        return _png(figure)
+
+
+def draw_comparison(curves: Mapping[str, Sequence[Sequence[float]]], title: str) -> bytes:
+    """Mean return over environments by round: one thin line a run, a thick one for the mean of each name.
+
+    Args:
+        curves: for each name the runs' mean returns by round.
+        title: above the picture.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7, 4.4), layout="constrained")
+        panel = figure.subplots()
+        for index, (name, runs) in enumerate(curves.items()):
+            colour = f"C{index}"
+            for run in runs:
+                panel.plot(run, color=colour, alpha=0.35, lw=1)
+            shared = min(map(len, runs))
+            mean = np.mean([run[:shared] for run in runs], axis=0)
+            panel.plot(mean, color=colour, lw=2.5, label=f"{name} ({len(runs)} {'seed' if len(runs) == 1 else 'seeds'})")
+        panel.set(xlabel="round (one episode in each environment)", ylabel="mean return", title=title)
+        panel.legend()
+        return _png(figure)
+
+
+def _draw_decoded(
+    panel: Axes,
+    time: np.ndarray,
+    steps: Sequence[Mapping[str, Any]],
+    mean: np.ndarray,
+    scale: np.ndarray,
+    probe: ContextProbe,
+    axis: str,
+    trained: Sequence[float],
+) -> None:
+    for context in trained:
+        panel.axhline(context, color="grey", ls=":", lw=1)
+    panel.plot(time, [row["context"] for row in steps], color="tab:red", lw=2, label="truth")
+    decoded, spread = probe.predict(mean), probe.spread(scale)
+    _band(panel, time, decoded, spread, "black", "belief, two standard deviations")
+    reach = max(trained) - min(trained)
+    panel.set(ylabel=axis, ylim=(min(trained) - 0.6 * reach, max(trained) + 0.6 * reach))
+    panel.legend(fontsize=9, loc="lower right")
+    panel.set_title("the belief, read by a linear probe on the trained latents (dotted: contexts trained on)", fontsize=11)
+
+
+def _band(
+    panel: Axes, time: np.ndarray, mean: np.ndarray, scale: np.ndarray, colour: str, label: str | None = None
+) -> None:
+    panel.plot(time, mean, color=colour, lw=1.2, label=label)
+    panel.fill_between(time, mean - 2 * scale, mean + 2 * scale, color=colour, alpha=0.2, lw=0)
+
+
+def _by_environment(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    groups: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        groups[row["environment"]].append(row)
+    return [groups[key] for key in sorted(groups)]
+
+
+def _colours(count: int) -> list[Any]:
+    return list(matplotlib.colormaps["viridis"](np.linspace(0, 0.9, count)))
+
+
+def _text(context: Any) -> str:
+    return context if isinstance(context, str) else f"{context:g}"
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()

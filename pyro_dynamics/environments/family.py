@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium
 from gymnasium.spaces import Box
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from pyro_dynamics.environments.hidden_parameter import Context
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
@@ -42,6 +42,11 @@ class Family:
         """Whether contexts are numbers, with an order, and not names."""
         return not isinstance(self.train[0], str)
 
+    @property
+    def axis(self) -> str:
+        """Name and unit of the hidden parameter, for axes and tables."""
+        return f"{self.parameter} ({self.unit})"
+
     def parse_context(self, value: Any) -> Context:
         """The context that ``value`` stands for; raises :class:`UserError` if the simulator does not accept it."""
         return _environment_class(self.environment_id).parse_context(value)
@@ -66,14 +71,27 @@ class Family:
         """
         makers = [lambda context=context: self.make(context, max_steps) for context in contexts]
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
-        for kind, space in (("action", vector.single_action_space), ("observation", vector.single_observation_space)):
-            if not isinstance(space, Box) or len(space.shape) != 1:
-                vector.close()
-                raise UserError(
-                    f"{self.environment_id} has the {kind} space {space}: only a Box of one axis works here; "
-                    f"wrap the environment so that its {kind} is a vector of real numbers"
-                )
+        check_spaces(self.environment_id, vector)
         return vector
+
+
+def check_spaces(name: str, env: gymnasium.Env | VectorEnv) -> None:
+    """Refuse an environment in which nothing here can plan.
+
+    Raises:
+        UserError: if its actions or observations are not boxes of real vectors.
+    """
+    vector = isinstance(env, VectorEnv)
+    spaces = {
+        "action": env.single_action_space if vector else env.action_space,
+        "observation": env.single_observation_space if vector else env.observation_space,
+    }
+    for kind, space in spaces.items():
+        if not isinstance(space, Box) or len(space.shape) != 1:
+            raise UserError(
+                f"{name} has the {kind} space {space}: only a Box of one axis works here; wrap the environment so "
+                f"that its {kind} is a vector of real numbers"
+            )
 
 
 def _environment_class(environment_id: str) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, bring it to the disk, and move it into place."""
     temporary = path.with_name(path.name + ".part")
     with temporary.open("wb") as file:
@@ -17,12 +17,16 @@ def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
     temporary.replace(path)
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write bytes, such as a picture."""
+    write_whole(path, lambda file: file.write(content))
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write one JSON value, indented."""
-    write_whole(path, lambda file: file.write((json.dumps(value, indent=2) + "\n").encode()) and None)
+    write_bytes(path, (json.dumps(value, indent=2) + "\n").encode())
 
 
 def write_json_lines(path: Path, rows: Iterable[Any]) -> None:
     """Write one JSON value a line."""
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    write_whole(path, lambda file: file.write(text.encode()) and None)
+    write_bytes(path, "".join(json.dumps(row) + "\n" for row in rows).encode())

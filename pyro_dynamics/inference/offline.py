@@ -24,15 +24,18 @@ class OfflineConfig:
         guide_learning_rate: of Adam on the guide's parameters.
         batch_size: rows B of each member in a minibatch.
         epochs: passes over all data in one training ("iterations" in the paper).
+        min_steps: at least this many gradient steps in one training, by more epochs where the data is little. A
+            latent wakes after some thousands of steps, and early rounds starve without.
     """
 
     learning_rate: float = 1e-3
     guide_learning_rate: float = 1e-3
     batch_size: int = 32
     epochs: int = 10
+    min_steps: int = 1
 
     def __post_init__(self) -> None:
-        require_positive(self, "learning_rate", "guide_learning_rate", "batch_size", "epochs")
+        require_positive(self, "learning_rate", "guide_learning_rate", "batch_size", "epochs", "min_steps")
 
 
 class OfflineInference:
@@ -76,7 +79,7 @@ class OfflineInference:
         generator: torch.Generator,
         on_epoch: Callable[[int, float], None] | None = None,
     ) -> float:
-        """Refit the input normaliser, then go over the data for ``config.epochs`` epochs.
+        """Refit the input normaliser, then go over the data for ``config.epochs`` epochs or more.
 
         Args:
             inputs: features and actions ``[N, F + A]``.
@@ -93,7 +96,8 @@ class OfflineInference:
         mean = math.nan
         with pyro.settings.context(module_local_params=True), pyro.validation_enabled(False), drawing_from(generator):
             shuffles = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
-            for epoch in range(self.config.epochs):
+            steps_an_epoch = math.ceil(len(environment) / self.config.batch_size)
+            for epoch in range(max(self.config.epochs, math.ceil(self.config.min_steps / steps_an_epoch))):
                 batches = shuffled_minibatches(
                     inputs, targets, environment, likelihood.members, self.config.batch_size, shuffles
                 )

@@ -1,0 +1,157 @@
+"""pyro-dynamics adapt: act in a new or changing environment, and watch the belief about it."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from tqdm import tqdm
+
+from pyro_dynamics.diagnostics import ContextProbe
+from pyro_dynamics.diagnostics.figures import draw_adaptation
+from pyro_dynamics.environments import Context, Family, Schedule
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments import Team, adapt
+from pyro_dynamics.experiments.files import write_bytes, write_json, write_json_lines
+from pyro_dynamics.experiments.progress import label
+from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
+from pyro_dynamics.runners.main import run_as_module
+
+
+@dataclass(frozen=True)
+class AdaptFlags:
+    """Act in one environment with a trained model, updating the belief after every step (Eq. 5).
+
+    The belief begins at the prior N(0, I). Prints a line a step, and stores the steps as JSON lines, a summary and a
+    picture in DIR/adapt/NAME.
+    """
+
+    dir: tyro.conf.Positional[Path]
+    """Folder of a trained run."""
+    context: str | None = None
+    """The true hidden parameter, for example 9 (degrees) or front-foot; it may be one that was never trained on."""
+    schedule: str | None = None
+    """A hidden parameter that changes at given steps, for example 0:-6,500:6."""
+    steps: int | None = None
+    """Steps to act; by default as many as an episode of training has, and 500 after the last change of a schedule."""
+    seed: int = 0
+    """Names the random streams."""
+    checkpoint: int | None = None
+    """Round whose checkpoint acts; the newest by default."""
+    out: Path | None = None
+    """Where the results go; by default DIR/adapt/NAME with a name made of the other flags."""
+    quiet: bool = False
+    """Print only the summary."""
+    threads: int = 1
+    """Processor threads."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    flags = tyro.cli(AdaptFlags, prog="pyro-dynamics adapt", args=arguments)
+    set_threads(flags.threads)
+    folder, config, family, trained = load_run(flags.dir, flags.checkpoint)
+    schedule = read_schedule(flags, family)
+    last_change = schedule.changes[-1][0]
+    steps = flags.steps if flags.steps is not None else (last_change + 500 if last_change else config.steps)
+    if steps < 1:
+        raise UserError(f"--steps must be positive, not {steps}")
+
+    team = team_for(trained, family, [schedule.at(0)])
+    robots = family.make_vector([schedule], steps)
+    rows: list[dict[str, Any]] = []
+    if not flags.quiet:
+        print(f"{'step':>5} {family.axis:>20} {'reward':>8} {'log p(s)':>9}  belief: mean +- sd of each latent")
+    for step in tqdm(adapt(team, robots, flags.seed), total=steps, unit="step", disable=None):
+        row = {
+            "step": step.index,
+            "context": as_json(step.context[0]),
+            "reward": float(step.reward),
+            "log_likelihood": float(step.log_likelihood),
+            "mean": step.mean[0].tolist(),
+            "sd": step.scale[0].tolist(),
+        }
+        rows.append(row)
+        if not flags.quiet:
+            tqdm.write(line(row), file=sys.stdout)
+    robots.close()
+
+    name = f"{(flags.schedule or label(schedule.at(0))).replace(':', '_').replace(',', '_')}-steps{steps}-seed{flags.seed}"
+    if flags.checkpoint is not None:
+        name += f"-round{flags.checkpoint}"
+    out = flags.out or folder.path / "adapt" / name
+    out.mkdir(parents=True, exist_ok=True)
+    summary = summarise(rows, trained, family)
+    write_json_lines(out / "steps.jsonl", rows)
+    write_json(out / "summary.json", {"run": str(flags.dir), "seed": flags.seed, **summary})
+    write_bytes(out / "belief.png", picture(rows, trained, family))
+    print(f"\nreturn over {len(rows)} steps: {summary['return']:.1f}")
+    print(f"mean one-step log-likelihood: {summary['log_likelihood']:.2f} nats")
+    for entry in summary["belief"]:
+        print(f"after step {entry['step']} ({family.axis}: {label(entry['context'])}): {entry['words']}")
+    print(f"results: {out}\npicture: {out / 'belief.png'}")
+
+
+def read_schedule(flags: AdaptFlags, family: Family) -> Schedule:
+    """The one context, or the schedule, with every value checked."""
+    if (flags.context is None) == (flags.schedule is None):
+        raise UserError("give either --context VALUE or --schedule STEP:VALUE,STEP:VALUE")
+    if flags.context is not None:
+        return Schedule.constant(family.parse_context(flags.context))
+    assert flags.schedule is not None
+    return family.parse_schedule(flags.schedule)
+
+
+def as_json(context: Any) -> Context:
+    """A context out of an array of the vector environment."""
+    return context if isinstance(context, str) else float(context)
+
+
+def line(row: dict[str, Any]) -> str:
+    """One step for people."""
+    belief = "  ".join(f"{mean:+.3f} +- {sd:.3f}" for mean, sd in zip(row["mean"], row["sd"], strict=True))
+    return (
+        f"{row['step']:>5} {label(row['context']):>20} {row['reward']:>8.2f} {row['log_likelihood']:>9.2f}  {belief}"
+    )
+
+
+def summarise(rows: Sequence[dict[str, Any]], trained: Team, family: Family) -> dict[str, Any]:
+    """Return, mean log-likelihood, and the belief at the end of every stretch of constant context."""
+    ends = [i for i in range(len(rows)) if i + 1 == len(rows) or rows[i + 1]["context"] != rows[i]["context"]]
+    return {
+        "return": sum(row["reward"] for row in rows),
+        "log_likelihood": sum(row["log_likelihood"] for row in rows) / len(rows),
+        "belief": [describe(rows[i], trained, family) for i in ends],
+    }
+
+
+def describe(row: dict[str, Any], trained: Team, family: Family) -> dict[str, Any]:
+    """Where a belief lies among the environments that were trained on."""
+    entry = {key: row[key] for key in ("step", "context", "mean", "sd")}
+    if not row["mean"]:
+        return {**entry, "words": "this agent has no latent, and so no belief"}
+    means = trained.beliefs()[0].numpy()
+    here = np.array(row["mean"])
+    closest = family.train[int(np.linalg.norm(means - here, axis=1).argmin())]
+    entry["nearest_trained"] = closest
+    words = f"nearest trained latent {label(closest)}"
+    if family.numeric:
+        probe = ContextProbe(means, [float(context) for context in family.train])
+        entry["decoded"], entry["decoded_sd"] = float(probe.predict(here)), float(probe.spread(np.array(row["sd"])))
+        words = f"decoded {entry['decoded']:.2f} +- {entry['decoded_sd']:.2f} {family.unit}, {words}"
+    return {**entry, "words": words}
+
+
+def picture(rows: Sequence[dict[str, Any]], trained: Team, family: Family) -> bytes:
+    """The belief over time."""
+    means = trained.beliefs()[0].numpy()
+    numbers = [float(context) for context in family.train] if family.numeric else []
+    probe = ContextProbe(means, numbers) if family.numeric and means.shape[1] else None
+    return draw_adaptation(rows, family.axis, family.train, means, probe)
+
+
+if __name__ == "__main__":
+    run_as_module("adapt")

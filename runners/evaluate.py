@@ -1,0 +1,91 @@
+"""pyro-dynamics evaluate: score a trained run on its family's test contexts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+from tqdm import tqdm
+
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments import adapt
+from pyro_dynamics.experiments.files import write_json
+from pyro_dynamics.experiments.progress import label
+from pyro_dynamics.runners.adapt import describe
+from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
+from pyro_dynamics.runners.main import run_as_module
+
+
+@dataclass(frozen=True)
+class EvaluateFlags:
+    """Score a trained run on the test contexts of its family, each begun with the belief at the prior N(0, I).
+
+    Prints a table and stores it as JSON in DIR/evaluation.json.
+    """
+
+    dir: tyro.conf.Positional[Path]
+    """Folder of a trained run."""
+    contexts: tuple[str, ...] = ()
+    """Other contexts than the family's test contexts."""
+    episodes: int = 1
+    """Episodes in every context, each with a fresh belief."""
+    steps: int | None = None
+    """Steps of an episode; as in training by default."""
+    seed: int = 0
+    """Names the random streams."""
+    checkpoint: int | None = None
+    """Round whose checkpoint acts; the newest by default."""
+    out: Path | None = None
+    """Where the table goes; DIR/evaluation.json by default."""
+    threads: int = 1
+    """Processor threads."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    flags = tyro.cli(EvaluateFlags, prog="pyro-dynamics evaluate", args=arguments)
+    set_threads(flags.threads)
+    folder, config, family, trained = load_run(flags.dir, flags.checkpoint)
+    contexts = [family.parse_context(text) for text in flags.contexts] or list(family.test)
+    steps = config.steps if flags.steps is None else flags.steps
+    if steps < 1 or flags.episodes < 1:
+        raise UserError("--steps and --episodes must be positive")
+
+    robots = family.make_vector(contexts, steps)
+    episodes: list[list[dict[str, Any]]] = [[] for _ in contexts]
+    with tqdm(total=flags.episodes * steps, unit="step", dynamic_ncols=True) as bar:
+        for episode in range(flags.episodes):
+            bar.set_description(f"episode {episode + 1}/{flags.episodes}")
+            returns, log_likelihoods = torch.zeros(len(contexts)), torch.zeros(len(contexts))
+            alive_steps = torch.zeros(len(contexts))
+            for step in adapt(team_for(trained, family, contexts), robots, flags.seed, episode):
+                returns += step.reward * step.alive
+                log_likelihoods += torch.where(step.alive, step.log_likelihood, torch.zeros(()))
+                alive_steps += step.alive
+                bar.update()
+            for k, context in enumerate(contexts):
+                row = {"step": step.index, "context": context, "mean": step.mean[k].tolist(), "sd": step.scale[k].tolist()}
+                episodes[k].append(
+                    {
+                        "return": float(returns[k]),
+                        "log_likelihood": float(log_likelihoods[k] / alive_steps[k]),
+                        "belief": describe(row, trained, family),
+                    }
+                )
+    robots.close()
+
+    print(f"\n{family.axis:<21}{'return':>10}{'log p(s)':>10}  belief at the end")
+    for context, runs in zip(contexts, episodes, strict=True):
+        mean = {key: sum(run[key] for run in runs) / len(runs) for key in ("return", "log_likelihood")}
+        words = runs[-1]["belief"]["words"]
+        print(f"{label(context):<21}{mean['return']:>10.1f}{mean['log_likelihood']:>10.2f}  {words}")
+    table = [{"context": context, "episodes": runs} for context, runs in zip(contexts, episodes, strict=True)]
+    out = flags.out or folder.path / "evaluation.json"
+    write_json(out, {"seed": flags.seed, "steps": steps, "contexts": table})
+    print(f"\nresults: {out}")
+
+
+if __name__ == "__main__":
+    run_as_module("evaluate")

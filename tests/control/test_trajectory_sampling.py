@@ -1,0 +1,92 @@
+import pytest
+import torch
+from torch import Tensor
+
+from pyro_dynamics.control import TrajectorySampler
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.tasks import Task
+
+MEMBERS, PARTICLES, ROBOTS, CANDIDATES, HORIZON = 2, 6, 3, 4, 5
+
+
+class Counter(Task):
+    """A state of three numbers that a network can write marks into; the reward is the first of them."""
+
+    state_dim, action_dim, feature_dim, target_dim = 3, 1, 3, 3
+
+    def reward(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
+        return next_state[..., 0]
+
+
+class Mortal(Counter):
+    can_terminate = True
+
+    def terminated(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
+        return next_state[..., 0] >= 2.5
+
+
+def test_particles_are_spread_evenly_and_keep_member_and_latent(generator: torch.Generator) -> None:
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def dynamics(inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append((inputs, latent))
+        step = torch.zeros(*inputs.shape[:-1], 3)
+        step[..., 1] = torch.arange(MEMBERS)[:, None].expand(inputs.shape[:-1])  # each member adds its number
+        step[..., 2] = latent[..., 0]  # and the latent adds itself
+        return step, torch.zeros_like(step)
+
+    sampler = TrajectorySampler(dynamics, Counter(), MEMBERS, PARTICLES)
+    latents = torch.randn(ROBOTS, PARTICLES, 2, generator=generator)
+    sampler.returns(torch.zeros(ROBOTS, 3), torch.zeros(ROBOTS, CANDIDATES, HORIZON, 1), latents, generator)
+
+    assert len(seen) == HORIZON
+    first = seen[0][1].unflatten(1, (ROBOTS, CANDIDATES, PARTICLES // MEMBERS))
+    for k in range(ROBOTS):
+        for candidate in range(CANDIDATES):  # three particles a member, for every candidate; all six latents are used
+            assert torch.equal(first[:, k, candidate].flatten(0, 1), latents[k])
+    for t, (inputs, latent) in enumerate(seen):
+        assert torch.equal(latent, seen[0][1])
+        assert torch.allclose(inputs[..., 1], t * torch.arange(float(MEMBERS))[:, None].expand(MEMBERS, inputs.shape[1]))
+        assert torch.allclose(inputs[..., 2], t * latent[..., 0], atol=1e-5)
+
+
+def test_return_is_the_mean_over_particles_of_the_summed_reward(generator: torch.Generator) -> None:
+    def dynamics(inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+        step = torch.zeros(*inputs.shape[:-1], 3)
+        step[..., 0] = inputs[..., 3] + latent[..., 0]  # the action, and the latent
+        return step, torch.zeros_like(step)
+
+    sampler = TrajectorySampler(dynamics, Counter(), MEMBERS, PARTICLES)
+    actions = torch.randn(ROBOTS, CANDIDATES, HORIZON, 1, generator=generator)
+    latents = torch.randn(ROBOTS, PARTICLES, 1, generator=generator)
+    returns = sampler.returns(torch.ones(ROBOTS, 3), actions, latents, generator)
+    steps = torch.arange(1.0, HORIZON + 1)
+    position = 1 + actions[..., 0].cumsum(-1) + steps * latents.mean(1)[:, None]
+    assert torch.allclose(returns, position.sum(-1), atol=1e-4)
+
+
+def test_noise_has_the_networks_scale(generator: torch.Generator) -> None:
+    def dynamics(inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+        step = torch.zeros(*inputs.shape[:-1], 3)
+        return step, torch.full_like(step, 0.3)
+
+    sampler = TrajectorySampler(dynamics, Counter(), 1, 1)
+    actions = torch.zeros(1, 5000, 1, 1)
+    returns = sampler.returns(torch.zeros(1, 3), actions, torch.zeros(1, 1, 0), generator)
+    assert abs(float(returns.std()) - 0.3) < 0.02
+
+
+def test_rewards_stop_at_termination(generator: torch.Generator) -> None:
+    def dynamics(inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+        step = torch.ones(*inputs.shape[:-1], 3)
+        return step, torch.zeros_like(step)
+
+    arguments = (torch.zeros(1, 3), torch.zeros(1, 1, HORIZON, 1), torch.zeros(1, 2, 0), generator)
+    assert float(TrajectorySampler(dynamics, Counter(), 2, 2).returns(*arguments)) == 1 + 2 + 3 + 4 + 5
+    assert float(TrajectorySampler(dynamics, Mortal(), 2, 2).returns(*arguments)) == 1 + 2 + 3
+
+
+@pytest.mark.parametrize("particles", [0, 2, 5])
+def test_particles_that_cannot_be_split_evenly_are_refused_in_words(particles: int) -> None:
+    with pytest.raises(UserError, match="evenly"):
+        TrajectorySampler(lambda inputs, latent: (inputs, inputs), Counter(), 3, particles)

@@ -1,0 +1,84 @@
+"""The house's own rules: who may import whom, and what a wheel holds."""
+
+import ast
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted(
+    file.relative_to(ROOT)
+    for folder in ("pyro_dynamics", "models", "guides", "runners")
+    for file in (ROOT / folder).rglob("*.py")
+    if not any(parent.is_symlink() for parent in file.parents)
+)
+
+MAY_IMPORT = {
+    "errors": set(),
+    "version": set(),
+    "randomness": set(),
+    "tasks": set(),
+    "transitions": {"errors"},
+    "environments": {"errors", "tasks"},
+    "models": {"errors", "transitions"},
+    "guides": {"errors", "transitions"},
+    "inference": {"errors", "randomness", "tasks", "transitions"},
+    "control": {"errors", "randomness", "tasks", "transitions"},
+    "diagnostics": {"errors", "randomness", "tasks", "transitions"},
+    "agent": {"control", "diagnostics", "errors", "inference", "randomness", "tasks", "transitions"},
+    "experiments": {
+        "agent", "control", "diagnostics", "environments", "errors", "inference", "randomness", "tasks", "transitions",
+    },
+}  # fmt: skip
+
+
+def imported_modules(file: Path) -> set[str]:
+    modules = set()
+    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file} uses a relative import"
+            modules |= {node.module or ""}
+    return modules
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=str)
+def test_imports_follow_the_house_rule(file: Path) -> None:
+    modules = imported_modules(file)
+    bare = {module.split(".")[0] for module in modules} & {"models", "guides", "runners"}
+    assert not bare, f"{file} imports {bare} by its bare name"
+
+    part = file.parts[1] if file.parts[0] == "pyro_dynamics" else file.parts[0]
+    part = part.removesuffix(".py")
+    if part in ("runners", "__init__"):
+        return
+    parts = {module.split(".")[1] for module in modules if module.startswith("pyro_dynamics.")}
+    assert parts - {part} <= MAY_IMPORT[part], f"{file} imports {parts - {part} - MAY_IMPORT[part]}"
+
+
+def test_the_rule_covers_every_part() -> None:
+    assert len(SOURCES) > 30
+    parts = {file.parts[1].removesuffix(".py") for file in SOURCES if file.parts[0] == "pyro_dynamics"}
+    assert parts - {"__init__"} <= set(MAY_IMPORT)
+
+
+def test_wheel_holds_exactly_the_tree(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path]
+    copy = tmp_path / "tree"
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    for name in listed:
+        target = copy / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_symlink():
+            target.symlink_to((ROOT / name).readlink())
+        elif (ROOT / name).exists():
+            target.write_bytes((ROOT / name).read_bytes())
+    subprocess.run([*build, copy], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")}
+    expected = {str(file) for file in SOURCES if str(file) in listed}
+    assert held == {name if name.startswith("pyro_dynamics/") else f"pyro_dynamics/{name}" for name in expected}

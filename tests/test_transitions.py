@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.transitions import Transitions, shuffled_minibatches
+
+
+def some_transitions(count: int, environments: int = 3) -> Transitions:
+    column = torch.arange(count, dtype=torch.float32)
+    pair = torch.stack([column, -column], 1)
+    return Transitions(pair, column[:, None], pair + 1, column, torch.arange(count) % environments, torch.arange(count))
+
+
+def test_every_member_sees_every_row_once_an_epoch_in_an_order_of_its_own(generator: torch.Generator) -> None:
+    data = some_transitions(10)
+
+    def epoch() -> torch.Tensor:
+        batches = list(
+            shuffled_minibatches(data.state, data.next_state, data.environment, members=3, size=4, generator=generator)
+        )
+        assert [batch.environment.shape[1] for batch in batches] == [4, 4, 2]
+        assert all(batch.total == 10 for batch in batches)
+        for batch in batches:  # rows stay together
+            assert torch.equal(batch.targets, batch.inputs + 1)
+            assert torch.equal(batch.environment, batch.inputs[..., 0].long() % 3)
+        return torch.cat([batch.inputs[..., 0] for batch in batches], dim=1)
+
+    first, second = epoch(), epoch()
+    for order in (*first, *second):
+        assert torch.equal(order.sort().values, data.reward)
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first, second)
+
+
+def test_selecting_environments_numbers_them_anew() -> None:
+    part = some_transitions(9).of([2, 1])
+    assert part.reward.tolist() == [1, 2, 4, 5, 7, 8]
+    assert part.environment.tolist() == [1, 0, 1, 0, 1, 0]
+
+
+def test_save_and_load_round_trip(tmp_path: Path) -> None:
+    data = some_transitions(5)
+    np.savez(tmp_path / "data.npz", **data.arrays())  # type: ignore[arg-type]
+    loaded = Transitions.load(tmp_path / "data.npz")
+    assert all(np.array_equal(array, loaded.arrays()[name]) for name, array in data.arrays().items())
+
+
+def test_a_file_of_something_else_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "text.npz").write_text("nothing")
+    np.savez(tmp_path / "objects.npz", state=np.array([{}], dtype=object))
+    for name in ("text.npz", "objects.npz", "missing.npz"):
+        with pytest.raises(UserError, match="does not hold transitions"):
+            Transitions.load(tmp_path / name)
