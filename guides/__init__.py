@@ -5,5 +5,5 @@ from pyro_dynamics.guides.diagonal import DiagonalConfig, DiagonalGuide
 
 __all__ = ["GUIDES", "DiagonalConfig", "DiagonalGuide", "Guide"]
 
-GUIDES: dict[str, type[Guide]] = {"diagonal": DiagonalGuide}
+GUIDES = {"diagonal": DiagonalGuide}
 """The families by the name that a user types."""

@@ -41,4 +41,4 @@ class Guide(PyroModule):
     def forward(self, batch: Minibatch, prior: Distribution | None = None) -> Tensor:
         """The Pyro guide: a site ``e`` in the plate ``environment``, beside the model's."""
         with pyro.plate("environment", self.environments, dim=-1):
-            return pyro.sample("e", self.posterior())  # type: ignore[arg-type,return-value]
+            return pyro.sample("e", self.posterior())  # type: ignore[arg-type]

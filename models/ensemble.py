@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +56,7 @@ class Ensemble(nn.Module):
         sizes = [input_dim + latent_dim, *config.hidden, 2 * output_dim]
         self.weights = nn.ParameterList(
             nn.init.trunc_normal_(torch.empty(config.members, n_in, n_out), std=scale, a=-2 * scale, b=2 * scale)
-            for n_in, n_out in zip(sizes, sizes[1:], strict=False)
+            for n_in, n_out in pairwise(sizes)
             for scale in [1 / (2 * math.sqrt(n_in))]
         )
         self.biases = nn.ParameterList(torch.zeros(config.members, 1, n_out) for n_out in sizes[1:])
@@ -90,7 +91,7 @@ class Ensemble(nn.Module):
 
     @torch.no_grad()
     def fit_normaliser(self, inputs: Tensor) -> None:
-        """Take mean and standard deviation from all data ``[N, F + A]``; a dimension that never changes gets scale 1."""
+        """Take mean and standard deviation from all data ``[N, F + A]``; a constant dimension gets scale 1."""
         scale, mean = torch.std_mean(inputs, dim=0, correction=0)
         self.input_mean.copy_(mean)
         self.input_scale.copy_(torch.where(scale < 1e-12, torch.ones_like(scale), scale))

@@ -1,7 +1,7 @@
 """The one error that is the user's to mend."""
 
 
-class UserError(ValueError):
+class UserError(Exception):
     """A mistake in what the user asked for, told in one line that says what to do.
 
     Runners print the line and exit with code 2. Every other exception is a fault of ours and keeps its traceback.

@@ -48,7 +48,9 @@ class Transitions:
         rows = self.select(torch.isin(self.environment, torch.tensor(environments)))
         renumbered = torch.zeros(max(environments) + 1, dtype=torch.long)
         renumbered[torch.tensor(environments)] = torch.arange(len(environments))
-        return Transitions(rows.state, rows.action, rows.next_state, rows.reward, renumbered[rows.environment], rows.step)
+        return Transitions(
+            rows.state, rows.action, rows.next_state, rows.reward, renumbered[rows.environment], rows.step
+        )
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The fields as numpy arrays, ready for ``np.savez``."""

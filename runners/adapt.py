@@ -79,7 +79,9 @@ def main(arguments: Sequence[str]) -> None:
             tqdm.write(line(row), file=sys.stdout)
     robots.close()
 
-    name = f"{(flags.schedule or label(schedule.at(0))).replace(':', '_').replace(',', '_')}-steps{steps}-seed{flags.seed}"
+    name = (
+        f"{(flags.schedule or label(schedule.at(0))).replace(':', '_').replace(',', '_')}-steps{steps}-seed{flags.seed}"
+    )
     if flags.checkpoint is not None:
         name += f"-round{flags.checkpoint}"
     out = flags.out or folder.path / "adapt" / name
@@ -113,9 +115,7 @@ def as_json(context: Any) -> Context:
 def line(row: dict[str, Any]) -> str:
     """One step for people."""
     belief = "  ".join(f"{mean:+.3f} +- {sd:.3f}" for mean, sd in zip(row["mean"], row["sd"], strict=True))
-    return (
-        f"{row['step']:>5} {label(row['context']):>20} {row['reward']:>8.2f} {row['log_likelihood']:>9.2f}  {belief}"
-    )
+    return f"{row['step']:>5} {label(row['context']):>20} {row['reward']:>8.2f} {row['log_likelihood']:>9.2f}  {belief}"
 
 
 def summarise(rows: Sequence[dict[str, Any]], trained: Team, family: Family) -> dict[str, Any]:

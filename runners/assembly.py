@@ -61,7 +61,9 @@ def team_for(team: Team, family: Family, contexts: Sequence[Context]) -> Team:
     """
     if len(team.agents) == 1:
         return Team([team.agents[0].for_environments(len(contexts))], [range(len(contexts))])
-    return Team([team.agents[nearest(family, c)].for_environments(1) for c in contexts], [[k] for k in range(len(contexts))])
+    return Team(
+        [team.agents[nearest(family, c)].for_environments(1) for c in contexts], [[k] for k in range(len(contexts))]
+    )
 
 
 def nearest(family: Family, context: Context) -> int:

@@ -114,5 +114,3 @@ def _paper(cheetah: bool) -> RunConfig:
         update_while_training=True,
         keep=(15, 40, 80),
     )
-
-

@@ -66,7 +66,12 @@ def main(arguments: Sequence[str]) -> None:
                 alive_steps += step.alive
                 bar.update()
             for k, context in enumerate(contexts):
-                row = {"step": step.index, "context": context, "mean": step.mean[k].tolist(), "sd": step.scale[k].tolist()}
+                row = {
+                    "step": step.index,
+                    "context": context,
+                    "mean": step.mean[k].tolist(),
+                    "sd": step.scale[k].tolist(),
+                }
                 episodes[k].append(
                     {
                         "return": float(returns[k]),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -41,10 +42,10 @@ def main(arguments: Sequence[str]) -> None:
     flags = parse(arguments)
     set_threads(flags.threads)
     config, family = flags.run, find_family(flags.run.family)
-    folder = open_folder(flags)
 
     robots = family.make_vector(family.train * config.episodes, config.steps)
     team = build_team(config, family, robots)
+    folder = open_folder(flags)  # only now: settings that make no sense have been refused
     data = folder.transitions()
     if data:
         team.load_state_dict(folder.checkpoint())
@@ -91,7 +92,7 @@ def parse(arguments: Sequence[str]) -> TrainFlags:
 
 def guess_defaults(arguments: Sequence[str]) -> RunConfig:
     """Where the flags start from, looked up before they are read, so that --help shows the right defaults."""
-    values = dict(zip(arguments, arguments[1:], strict=False))
+    values = dict(pairwise(arguments))
     if "--resume" in values:
         return from_json(RunFolder.open(Path(values["--resume"])).config)
     family = next((word for word in arguments if word in FAMILIES), "pendulum-gravity")

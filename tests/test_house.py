@@ -67,7 +67,7 @@ def test_the_rule_covers_every_part() -> None:
 
 
 def test_wheel_holds_exactly_the_tree(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path]
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
     copy = tmp_path / "tree"
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     for name in listed:
@@ -77,7 +77,7 @@ def test_wheel_holds_exactly_the_tree(tmp_path: Path) -> None:
             target.symlink_to((ROOT / name).readlink())
         elif (ROOT / name).exists():
             target.write_bytes((ROOT / name).read_bytes())
-    subprocess.run([*build, copy], check=True)
+    subprocess.run([*build, str(copy)], check=True)
     (wheel,) = tmp_path.glob("*.whl")
     held = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")}
     expected = {str(file) for file in SOURCES if str(file) in listed}

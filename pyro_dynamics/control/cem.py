@@ -36,9 +36,7 @@ class CEMConfig:
             raise UserError(f"elites must lie between 1 and the {self.candidates} candidates, not {self.elites}")
 
 
-def plan_cem(
-    objective: Callable[[], Objective], mean: Tensor, config: CEMConfig, generator: torch.Generator
-) -> Tensor:
+def plan_cem(objective: Callable[[], Objective], mean: Tensor, config: CEMConfig, generator: torch.Generator) -> Tensor:
     """The elite mean after the last iteration.
 
     Args:

@@ -50,9 +50,7 @@ class MPC:
         self.plan = None
 
     @torch.inference_mode()
-    def act(
-        self, state: Tensor, posterior: Distribution, environment: Tensor, generator: torch.Generator
-    ) -> Tensor:
+    def act(self, state: Tensor, posterior: Distribution, environment: Tensor, generator: torch.Generator) -> Tensor:
         """The first actions of new plans for B robots.
 
         Args:

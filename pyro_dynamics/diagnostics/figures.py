@@ -12,7 +12,13 @@ from matplotlib.figure import Figure
 
 from pyro_dynamics.diagnostics.probe import ContextProbe
 
-STYLE = {"font.size": 11, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}
+STYLE: Any = {
+    "font.size": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+}
 
 
 def draw_training(rows: Sequence[Mapping[str, Any]], axis: str) -> bytes:
@@ -112,7 +118,9 @@ def draw_comparison(curves: Mapping[str, Sequence[Sequence[float]]], title: str)
                 panel.plot(run, color=colour, alpha=0.35, lw=1)
             shared = min(map(len, runs))
             mean = np.mean([run[:shared] for run in runs], axis=0)
-            panel.plot(mean, color=colour, lw=2.5, label=f"{name} ({len(runs)} {'seed' if len(runs) == 1 else 'seeds'})")
+            panel.plot(
+                mean, color=colour, lw=2.5, label=f"{name} ({len(runs)} {'seed' if len(runs) == 1 else 'seeds'})"
+            )
         panel.set(xlabel="round (one episode in each environment)", ylabel="mean return", title=title)
         panel.legend()
         return _png(figure)
@@ -136,7 +144,9 @@ def _draw_decoded(
     reach = max(trained) - min(trained)
     panel.set(ylabel=axis, ylim=(min(trained) - 0.6 * reach, max(trained) + 0.6 * reach))
     panel.legend(fontsize=9, loc="lower right")
-    panel.set_title("the belief, read by a linear probe on the trained latents (dotted: contexts trained on)", fontsize=11)
+    panel.set_title(
+        "the belief, read by a linear probe on the trained latents (dotted: contexts trained on)", fontsize=11
+    )
 
 
 def _band(

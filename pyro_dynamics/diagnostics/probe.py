@@ -19,29 +19,27 @@ class ContextProbe:
     """
 
     def __init__(self, means: np.ndarray, contexts: Sequence[float]) -> None:
-        self._design = self._with_constant(means)
+        self._means = np.asarray(means, dtype=float)
         self._contexts = np.asarray(contexts, dtype=float)
-        self.coefficients, *_ = np.linalg.lstsq(self._design, self._contexts, rcond=None)
+        # Centred first: the shortest of all fitting directions is then the one along which the contexts lie.
+        centre, level = self._means.mean(0), self._contexts.mean()
+        self.direction, *_ = np.linalg.lstsq(self._means - centre, self._contexts - level)
+        self.offset = level - centre @ self.direction
 
     def predict(self, means: np.ndarray) -> np.ndarray:
         """The context that latent means ``[..., d]`` stand for, ``[...]``, in the context's unit."""
-        return self._with_constant(means) @ self.coefficients
+        return self.offset + means @ self.direction
 
     def spread(self, scales: np.ndarray) -> np.ndarray:
         """The standard deviation ``[...]`` of :meth:`predict` where the latent has standard deviations ``[..., d]``."""
-        return np.sqrt(np.square(scales * self.coefficients[1:]).sum(-1))
+        return np.sqrt(np.square(scales * self.direction).sum(-1))
 
     @property
     def rank_correlation(self) -> float:
         """Spearman's correlation of predicted and true training contexts."""
-        return float(spearmanr(self._design @ self.coefficients, self._contexts).statistic)
+        return float(spearmanr(self.predict(self._means), self._contexts).statistic)
 
     @property
     def r_squared(self) -> float:
         """Share of the training contexts' variance that the probe explains."""
-        residual = self._contexts - self._design @ self.coefficients
-        return float(1 - residual.var() / self._contexts.var())
-
-    @staticmethod
-    def _with_constant(means: np.ndarray) -> np.ndarray:
-        return np.concatenate([np.ones((*means.shape[:-1], 1)), means], axis=-1)
+        return float(1 - (self._contexts - self.predict(self._means)).var() / self._contexts.var())

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
-from gymnasium.spaces import Box
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.spaces import Box, Space
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from pyro_dynamics.environments.hidden_parameter import Context
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
@@ -71,22 +71,17 @@ class Family:
         """
         makers = [lambda context=context: self.make(context, max_steps) for context in contexts]
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
-        check_spaces(self.environment_id, vector)
+        check_spaces(self.environment_id, vector.single_observation_space, vector.single_action_space)
         return vector
 
 
-def check_spaces(name: str, env: gymnasium.Env | VectorEnv) -> None:
+def check_spaces(name: str, observations: Space, actions: Space) -> None:
     """Refuse an environment in which nothing here can plan.
 
     Raises:
         UserError: if its actions or observations are not boxes of real vectors.
     """
-    vector = isinstance(env, VectorEnv)
-    spaces = {
-        "action": env.single_action_space if vector else env.action_space,
-        "observation": env.single_observation_space if vector else env.observation_space,
-    }
-    for kind, space in spaces.items():
+    for kind, space in (("observation", observations), ("action", actions)):
         if not isinstance(space, Box) or len(space.shape) != 1:
             raise UserError(
                 f"{name} has the {kind} space {space}: only a Box of one axis works here; wrap the environment so "

@@ -50,7 +50,7 @@ def adapt(team: Team, robots: VectorEnv, seed: int, episode: int = 0) -> Iterato
     seeds = [derive_seed(seed, "adapt", episode, "reset", k) for k in range(robots.num_envs)]
     team.reset()
     for step in interact(robots, lambda state: team.act(state, environment, draws), seeds):
-        transition = (step.state, step.action, step.next_state)
-        log_likelihood = team.log_predictive(*transition, environment, draws)
-        team.observe(*(part[step.alive] for part in transition), environment[step.alive], draws)
+        log_likelihood = team.log_predictive(step.state, step.action, step.next_state, environment, draws)
+        keep = step.alive
+        team.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
         yield AdaptationStep(step.index, step.context, step.reward, step.alive, log_likelihood, *team.beliefs())

@@ -47,7 +47,7 @@ def interact(robots: VectorEnv, policy: Policy, seeds: Sequence[int]) -> Iterato
         policy: called with the states before each step.
         seeds: for the reset of each robot.
     """
-    observation, _ = robots.reset(seed=list(seeds))
+    observation, _ = robots.reset(seed=list(seeds))  # type: ignore[arg-type]  # one for each robot
     state = torch.as_tensor(observation, dtype=torch.float32)
     alive = torch.ones(robots.num_envs, dtype=torch.bool)
     index = 0

@@ -58,7 +58,7 @@ def learn(
                 team.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
             steps.append(step)
             progress.step(m, step)
-        episodes = _record(steps, environment)
+        episodes = record(steps, environment)
         on_round(m, episodes, _metrics(team, episodes, steps, contexts, m))
         data.append(episodes)
 
@@ -71,7 +71,7 @@ def _policy(team: Team, robots: VectorEnv, environment: torch.Tensor, draws: tor
     return lambda state: team.act(state, environment, draws)
 
 
-def _record(steps: Sequence[Step], environment: torch.Tensor) -> Transitions:
+def record(steps: Sequence[Step], environment: torch.Tensor) -> Transitions:
     """The transitions of the steps in which each robot was alive."""
     robots = len(environment)
     everything = Transitions(

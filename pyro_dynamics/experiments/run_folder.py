@@ -54,7 +54,9 @@ class RunFolder:
         try:
             config = json.loads((path / "config.json").read_text())
         except OSError:
-            raise UserError(f"{path} is not a run folder: it has no readable config.json; make one with train") from None
+            raise UserError(
+                f"{path} is not a run folder: it has no readable config.json; make one with train"
+            ) from None
         except ValueError as fault:
             raise UserError(f"{path / 'config.json'} is not JSON: {fault}") from None
         if not isinstance(config, dict):
@@ -76,7 +78,7 @@ class RunFolder:
         self, m: int, data: Transitions, rows: Sequence[dict[str, Any]], state: dict[str, Any], keep: Sequence[int]
     ) -> None:
         """Write round m, its checkpoint last; older checkpoints are dropped unless in ``keep``."""
-        write_whole(self._transitions(m), lambda file: np.savez(file, **data.arrays()))
+        write_whole(self._transitions(m), lambda file: np.savez(file, allow_pickle=False, **data.arrays()))
         earlier = [row for row in self.metrics() if row["round"] < m]
         write_json_lines(self.path / "metrics.jsonl", [*earlier, *rows])
         write_whole(self._checkpoint(m), lambda file: torch.save(state, file))

@@ -34,9 +34,7 @@ class Team:
 
     def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
         """Planned actions ``[B, A]`` for robots in states ``[B, S]`` of environments ``[B]``."""
-        parts = [
-            (rows, agent.act(state[rows], local, generator)) for agent, rows, local in self._split(environment)
-        ]
+        parts = [(rows, agent.act(state[rows], local, generator)) for agent, rows, local in self._split(environment)]
         return _join(parts)
 
     def observe(

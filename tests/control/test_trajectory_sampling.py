@@ -46,7 +46,9 @@ def test_particles_are_spread_evenly_and_keep_member_and_latent(generator: torch
             assert torch.equal(first[:, k, candidate].flatten(0, 1), latents[k])
     for t, (inputs, latent) in enumerate(seen):
         assert torch.equal(latent, seen[0][1])
-        assert torch.allclose(inputs[..., 1], t * torch.arange(float(MEMBERS))[:, None].expand(MEMBERS, inputs.shape[1]))
+        assert torch.allclose(
+            inputs[..., 1], t * torch.arange(float(MEMBERS))[:, None].expand(MEMBERS, inputs.shape[1])
+        )
         assert torch.allclose(inputs[..., 2], t * latent[..., 0], atol=1e-5)
 
 

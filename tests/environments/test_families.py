@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -54,7 +55,8 @@ def test_copies_keep_a_context_that_was_changed(family: Family) -> None:
     env = family.make(family.train[0], 50).unwrapped
     env.set_context(family.test[0])  # type: ignore[attr-defined]
     expected = trajectory(family.make(family.test[0], 50))
-    for twin in (copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
+    twins: list[Any] = [copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
+    for twin in twins:
         assert twin.context == family.test[0]
         assert np.array_equal(trajectory(twin), expected)
 
@@ -120,8 +122,9 @@ def test_a_malformed_schedule_is_refused_in_words(text: str) -> None:
 
 
 def test_discrete_actions_are_refused_in_words() -> None:
+    env = gymnasium.make("CartPole-v1")
     with pytest.raises(UserError, match=r"CartPole.*Discrete"):
-        check_spaces("CartPole-v1", gymnasium.make("CartPole-v1"))
+        check_spaces("CartPole-v1", env.observation_space, env.action_space)
 
 
 def test_an_unknown_family_is_refused_with_the_known_ones() -> None:

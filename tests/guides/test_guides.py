@@ -17,7 +17,7 @@ def some_guide(family: type[Guide]) -> Guide:
     torch.manual_seed(0)
     with torch.no_grad():
         for parameter in guide.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
+            parameter.add_(0.3 * torch.randn_like(parameter))
     return guide
 
 
@@ -63,7 +63,7 @@ def test_frozen_does_not_follow_training(family: type[Guide]) -> None:
     assert torch.allclose(before, guide.posterior().log_prob(point))
     with torch.no_grad():
         for parameter in guide.parameters():
-            parameter += 1
+            parameter.add_(1)
     assert torch.equal(frozen.log_prob(point), before)
     assert not torch.allclose(guide.posterior().log_prob(point), before)
 

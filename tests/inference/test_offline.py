@@ -21,7 +21,7 @@ def test_elbo_and_its_gradients_equal_hand_written_ones(generator: torch.Generat
     ensemble = Ensemble(2, LATENT, 3, EnsembleConfig(members=MEMBERS, hidden=(4,), weight_decay=(0.0, 0.0)))
     guide = DiagonalGuide(ENVIRONMENTS, LATENT)
     with torch.no_grad():
-        guide.location += torch.randn(ENVIRONMENTS, LATENT)
+        guide.location.add_(torch.randn(ENVIRONMENTS, LATENT))
     inference = OfflineInference(HierarchicalModel(ensemble, ENVIRONMENTS, LATENT), guide, OfflineConfig())
     batch = Minibatch(
         torch.randn(MEMBERS, ROWS, 2),
@@ -58,8 +58,8 @@ def fitted_scale(rows: int) -> tuple[float, float]:
     )
     guide = DiagonalGuide(1, 1)
     model = HierarchicalModel(likelihood, 1, 1)
-    for rate in (0.02, 0.002, 0.0005):
-        config = OfflineConfig(guide_learning_rate=rate, batch_size=20, epochs=1, min_steps=400)
+    for rate, steps in ((0.02, 400), (0.001, 2000)):
+        config = OfflineConfig(guide_learning_rate=rate, batch_size=50, epochs=1, min_steps=steps)
         inference = OfflineInference(model, guide, config)
         inference.train(inputs, targets, torch.zeros(rows, dtype=torch.long), generator)
     return float(guide.frozen().stddev), math.sqrt(float(covariance))

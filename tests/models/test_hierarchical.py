@@ -1,3 +1,5 @@
+from typing import Any
+
 import pyro
 import pytest
 import torch
@@ -25,12 +27,14 @@ def make(latent_dim: int = LATENT) -> tuple[HierarchicalModel, Minibatch]:
 
 def test_log_density_is_the_prior_and_the_scaled_mean_over_members() -> None:
     model, batch = make()
+    likelihood = model.likelihood
+    assert isinstance(likelihood, LinearGaussian)
     latent = torch.randn(ENVIRONMENTS, LATENT)
     trace = poutine.trace(poutine.condition(model, {"e": latent})).get_trace(batch)
     expected = Normal(0.0, 1.0).log_prob(latent).sum()
     for m in range(MEMBERS):
         for b in range(ROWS):
-            design = model.likelihood.design(batch.inputs[m, b])
+            design = likelihood.design(batch.inputs[m, b])
             location = design @ latent[batch.environment[m, b]]
             expected += TOTAL / ROWS / MEMBERS * Normal(location, 0.5).log_prob(batch.targets[m, b]).sum()
     assert float(trace.log_prob_sum()) == pytest.approx(float(expected), rel=1e-5)
@@ -40,13 +44,15 @@ def test_the_last_posterior_can_take_the_priors_place() -> None:
     model, batch = make()
     prior = pyro.distributions.Normal(torch.full((ENVIRONMENTS, LATENT), 3.0), 0.1).to_event(1)
     trace = poutine.trace(model).get_trace(batch, prior)
-    assert torch.equal(trace.nodes["e"]["fn"].mean, prior.mean)
+    fn: Any = trace.nodes["e"]["fn"]
+    assert torch.equal(fn.mean, prior.mean)
 
 
 def test_without_latent_it_is_the_generalist() -> None:
     model, batch = make(latent_dim=0)
     trace = poutine.trace(model).get_trace(batch)
-    assert trace.nodes["e"]["value"].shape == (ENVIRONMENTS, 0)
+    value: Any = trace.nodes["e"]["value"]
+    assert value.shape == (ENVIRONMENTS, 0)
     trace.compute_log_prob()
     assert float(trace.nodes["e"]["log_prob_sum"]) == 0
 

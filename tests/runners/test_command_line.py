@@ -1,0 +1,217 @@
+"""The commands as a person types them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from pyro_dynamics import FAMILIES
+from pyro_dynamics.runners.main import COMMANDS, main
+
+TINY = [
+    *("--rounds", "2", "--steps", "25", "--episodes", "1"),
+    *("--ensemble.hidden", "16", "--ensemble.weight-decay", "1e-5", "1e-5"),
+    *("--offline.epochs", "2", "--streaming.steps", "5"),
+    *("--controller.horizon", "5", "--controller.cem.candidates", "20", "--controller.cem.elites", "4"),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "pendulum"
+    assert main(["train", *TINY, "--out", str(folder)]) == 0
+    return folder
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a mistake is told in."""
+    capsys.readouterr()
+    assert main(arguments) == 2
+    told = capsys.readouterr().err.strip()
+    assert len(told.splitlines()) == 1, told
+    return told
+
+
+def test_train_leaves_a_whole_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["round"], row["environment"]) for row in rows] == [(m, k) for m in range(3) for k in range(5)]
+    assert [row["context"] for row in rows[:5]] == list(FAMILIES["pendulum-gravity"].train)
+    assert all(row["return"] < 0 for row in rows)
+    assert json.loads((run / "config.json").read_text())["steps"] == 25
+    assert (run / "training.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in (run / "transitions").iterdir()) == [f"round-00{m}.npz" for m in range(3)]
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["round-002.pt"]
+
+
+def test_adapt_stores_every_step_and_a_picture(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["adapt", str(run), "--schedule", "0:3,10:9", "--steps", "15"]) == 0
+    printed = capsys.readouterr().out
+    (out,) = (run / "adapt").iterdir()
+    steps = [json.loads(line) for line in (out / "steps.jsonl").read_text().splitlines()]
+    assert [step["context"] for step in steps] == [3.0] * 10 + [9.0] * 5
+    for step in steps:
+        assert len(step["mean"]) == len(step["sd"]) == 2
+        assert all(sd > 0 for sd in step["sd"])
+        assert {"reward", "log_likelihood"} < set(step)
+    assert (out / "belief.png").read_bytes().startswith(b"\x89PNG")
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["return"] == pytest.approx(sum(step["reward"] for step in steps))
+    assert [entry["step"] for entry in summary["belief"]] == [9, 14]
+    assert len([line for line in printed.splitlines() if line.strip()[:1].isdigit()]) == 15
+
+
+def test_evaluate_scores_the_test_contexts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(run), "--steps", "10"]) == 0
+    table = json.loads((run / "evaluation.json").read_text())
+    assert [row["context"] for row in table["contexts"]] == list(FAMILIES["pendulum-gravity"].test)
+    printed = capsys.readouterr().out
+    assert all(f"\n{context:g} " in printed for context in FAMILIES["pendulum-gravity"].test)
+
+
+@pytest.mark.parametrize("agent", ["generalist", "specialist"])
+def test_agents_without_a_latent_run_through_every_command(agent: str, run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / agent
+    assert main(["train", *TINY, "--agent", agent, "--out", str(folder)]) == 0
+    assert main(["adapt", str(folder), "--context", "7", "--steps", "5", "--quiet"]) == 0
+    assert main(["evaluate", str(folder), "--steps", "5", "--contexts", "3", "9"]) == 0
+    assert main(["compare", str(run), str(folder), "--out", str(tmp_path / "both.png")]) == 0
+    assert (tmp_path / "both.png").exists()
+
+
+@pytest.mark.parametrize(("family", "context"), [("halfcheetah-tilt", "-9"), ("halfcheetah-crippled", "front-foot")])
+def test_the_other_families_train_and_adapt(family: str, context: str, tmp_path: Path) -> None:
+    folder = tmp_path / family
+    assert main(["train", family, *TINY, "--rounds", "1", "--out", str(folder)]) == 0
+    assert json.loads((folder / "config.json").read_text())["family"] == family
+    assert main(["adapt", str(folder), "--context", context, "--steps", "5", "--quiet"]) == 0
+
+
+def test_beliefs_can_follow_training_episodes_too(tmp_path: Path) -> None:
+    folder = tmp_path / "literal"
+    assert main(["train", *TINY, "--rounds", "1", "--update-while-training", "--out", str(folder)]) == 0
+
+
+def test_same_seed_same_metrics_and_global_generators_untouched(run: Path, tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    assert main(["train", *TINY, "--out", str(tmp_path / "again")]) == 0
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (tmp_path / "again" / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
+    assert main(["train", *TINY, "--seed", "1", "--out", str(tmp_path / "other")]) == 0
+    assert (tmp_path / "other" / "metrics.jsonl").read_bytes() != (run / "metrics.jsonl").read_bytes()
+
+
+def test_a_run_killed_in_mid_round_resumes_to_the_same_metrics(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "killed"
+    command = [sys.executable, "-m", "pyro_dynamics.runners.train", *TINY, "--out", str(folder)]
+    for wait in (0.0, 0.15):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        deadline = time.monotonic() + 60
+        rounds = len(list(folder.glob("transitions/round-*.npz")))
+        while len(list(folder.glob("transitions/round-*.npz"))) == rounds and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(wait)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL  # it was still at work
+        command = [sys.executable, "-m", "pyro_dynamics.runners.train", "--resume", str(folder)]
+    assert main(["train", "--resume", str(folder)]) == 0
+    assert (folder / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
+
+
+def test_a_finished_run_can_go_on_for_more_rounds(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "short"
+    assert main(["train", *TINY, "--rounds", "1", "--out", str(folder)]) == 0
+    assert main(["train", "--resume", str(folder), "--rounds", "2"]) == 0
+    assert (folder / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
+
+
+def test_families_are_listed_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["families"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(FAMILIES)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_teaches_its_options(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert "usage: pyro-dynamics" in capsys.readouterr().out
+
+
+def test_an_unknown_family_or_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "pendulum-gravity" in refused(["train", "walker"], capsys)
+    assert "train" in refused(["trian"], capsys)
+
+
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (
+        ["adapt", str(tmp_path), "--context", "1"],
+        ["evaluate", str(tmp_path)],
+        ["compare", str(tmp_path)],
+    ):
+        assert "not a run folder" in refused(command, capsys)
+    assert "not a run folder" in refused(["train", "--resume", str(tmp_path / "missing")], capsys)
+    (tmp_path / "config.json").write_text("{}")
+    assert refused(["adapt", str(tmp_path), "--context", "1"], capsys)
+    (tmp_path / "config.json").write_text("[")
+    assert "not JSON" in refused(["adapt", str(tmp_path), "--context", "1"], capsys)
+
+
+def test_an_existing_folder_is_never_written_over(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (run / "metrics.jsonl").read_bytes()
+    assert "--resume" in refused(["train", *TINY, "--out", str(run)], capsys)
+    assert "--rounds" in refused(["train", "--resume", str(run), "--seed", "5"], capsys)
+    assert "rounds already" in refused(["train", "--resume", str(run), "--rounds", "1"], capsys)
+    assert (run / "metrics.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--context", "1000"],
+        ["--context", "steep"],
+        ["--schedule", "0:5,10:-1"],
+        ["--schedule", "5:5"],
+        ["--schedule", "nonsense"],
+        [],
+        ["--context", "5", "--schedule", "0:5"],
+        ["--context", "5", "--steps", "0"],
+        ["--context", "5", "--checkpoint", "1"],
+        ["--context", "5", "--threads", "0"],
+    ],
+)
+def test_bad_adaptations_are_refused_before_anything_runs(
+    arguments: list[str], run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(["adapt", str(run), *arguments], capsys)
+
+
+def test_settings_that_make_no_sense_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for flags in (
+        ["--rounds", "0"],
+        ["--controller.particles", "4"],
+        ["--controller.cem.elites", "1000"],
+        ["--ensemble.hidden", "8"],
+        ["--offline.learning-rate", "-1"],
+    ):
+        refused(["train", *flags, "--out", str(tmp_path / "never")], capsys)
+        assert not (tmp_path / "never").exists()
+
+
+def test_a_checkpoint_of_another_architecture_is_refused(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = json.loads((run / "config.json").read_text())
+    config["latent_dim"] = 3
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "checkpoints").mkdir()
+    checkpoint = tmp_path / "checkpoints" / "round-002.pt"
+    checkpoint.write_bytes((run / "checkpoints" / "round-002.pt").read_bytes())
+    assert "another architecture" in refused(["adapt", str(tmp_path), "--context", "5"], capsys)
+    checkpoint.write_bytes(b"not a checkpoint")
+    assert "not a checkpoint" in refused(["adapt", str(tmp_path), "--context", "5"], capsys)
