@@ -84,11 +84,11 @@ def _quick(cheetah: bool) -> RunConfig:
     if cheetah:
         return replace(_cpu(cheetah), rounds=3, steps=100)
     return RunConfig(
-        rounds=3,
+        rounds=2,
         steps=200,
         episodes=3,
         ensemble=EnsembleConfig(members=3, hidden=(64, 64), weight_decay=(1e-5, 1e-5, 1e-5)),
-        offline=OfflineConfig(epochs=15),
+        offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=1000, decay=True),
         controller=MPCConfig(horizon=25, particles=3, cem=CEMConfig(candidates=100, elites=10, iterations=4)),
     )
 
@@ -98,10 +98,10 @@ def _cpu(cheetah: bool) -> RunConfig:
     if not cheetah:
         return replace(_quick(cheetah), rounds=8)
     return RunConfig(
-        rounds=15,
+        rounds=12,
         steps=200,
         ensemble=EnsembleConfig(hidden=(128, 128, 128), weight_decay=(2.5e-5, 5e-5, 7.5e-5, 1e-4)),
-        offline=OfflineConfig(min_steps=2000),
+        offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=2000, decay=True),
         controller=MPCConfig(horizon=15, particles=5, cem=CEMConfig(candidates=100, elites=10, iterations=3)),
     )
 
