@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from pyro_dynamics.diagnostics.probe import ContextProbe
 
@@ -37,20 +38,26 @@ def draw_training(rows: Sequence[Mapping[str, Any]], axis: str) -> bytes:
         for colour, series in zip(colours, environments, strict=True):
             context = series[0]["context"]
             axes[0].plot(
-                [row["round"] for row in series], [row["return"] for row in series], color=colour, label=_text(context)
+                [row["round"] for row in series],
+                [row["return"] for row in series],
+                color=colour,
+                marker=".",
+                label=_text(context),
             )
             latent = [row for row in series if row["latent_mean"]]
             for dimension in range(dimensions):
                 rounds = [row["round"] for row in latent]
                 mean = np.array([row["latent_mean"][dimension] for row in latent])
                 scale = np.array([row["latent_sd"][dimension] for row in latent])
-                axes[1 + dimension].plot(rounds, mean, color=colour)
+                axes[1 + dimension].plot(rounds, mean, color=colour, marker=".")
                 axes[1 + dimension].fill_between(
                     rounds, mean - 2 * scale, mean + 2 * scale, color=colour, alpha=0.2, lw=0
                 )
+        axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
         axes[0].set(xlabel="round", ylabel="return of an episode", title="return in each environment")
         axes[0].legend(title=axis, fontsize=9)
         for dimension in range(dimensions):
+            axes[1 + dimension].xaxis.set_major_locator(MaxNLocator(integer=True))
             axes[1 + dimension].set(xlabel="round", title=f"latent {dimension}: mean and two standard deviations")
         return _png(figure)
 
@@ -86,7 +93,10 @@ def draw_adaptation(
             for colour, context, level in zip(colours, trained, trained_means[:, dimension], strict=True):
                 panel.axhline(level, color=colour, ls=":", lw=1.5, label=_text(context))
             _band(panel, time, mean[:, dimension], scale[:, dimension], "black")
-            panel.set(ylabel=f"latent {dimension}")
+            # The first steps' belief is as wide as the prior: show what lies around the trained latents.
+            levels = trained_means[:, dimension]
+            reach = 1.5 * max(np.ptp(levels), 0.05)
+            panel.set(ylabel=f"latent {dimension}", ylim=(levels.min() - reach, levels.max() + reach))
             if dimension == 0:
                 panel.legend(title="trained on", fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
         for panel, name, key in zip(axes, ("reward", "log p(s') [nats]"), ("reward", "log_likelihood"), strict=True):
@@ -121,6 +131,7 @@ def draw_comparison(curves: Mapping[str, Sequence[Sequence[float]]], title: str)
             panel.plot(
                 mean, color=colour, lw=2.5, label=f"{name} ({len(runs)} {'seed' if len(runs) == 1 else 'seeds'})"
             )
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set(xlabel="round (one episode in each environment)", ylabel="mean return", title=title)
         panel.legend()
         return _png(figure)

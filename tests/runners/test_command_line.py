@@ -188,7 +188,7 @@ def test_an_existing_folder_is_never_written_over(run: Path, capsys: pytest.Capt
 def test_bad_adaptations_are_refused_before_anything_runs(
     arguments: list[str], run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused(["adapt", str(run), *arguments], capsys)
+    assert refused(["adapt", str(run), *arguments], capsys)
 
 
 def test_settings_that_make_no_sense_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
