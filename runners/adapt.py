@@ -15,7 +15,7 @@ from pyro_dynamics.diagnostics.figures import draw_adaptation
 from pyro_dynamics.environments import Context, Family, Schedule
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import Team, adapt
-from pyro_dynamics.experiments.files import write_bytes, write_json, write_json_lines
+from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json, write_json_lines
 from pyro_dynamics.experiments.progress import label
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
 from pyro_dynamics.runners.main import run_as_module
@@ -59,6 +59,8 @@ def main(arguments: Sequence[str]) -> None:
     steps = flags.steps if flags.steps is not None else (last_change + 500 if last_change else config.steps)
     if steps < 1:
         raise UserError(f"--steps must be positive, not {steps}")
+    # Made before anything runs: a folder that cannot be written to must not cost the results.
+    out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, schedule, steps))
 
     team = team_for(trained, family, [schedule.at(0)])
     robots = family.make_vector([schedule], steps)
@@ -79,13 +81,6 @@ def main(arguments: Sequence[str]) -> None:
             tqdm.write(line(row), file=sys.stdout)
     robots.close()
 
-    name = (
-        f"{(flags.schedule or label(schedule.at(0))).replace(':', '_').replace(',', '_')}-steps{steps}-seed{flags.seed}"
-    )
-    if flags.checkpoint is not None:
-        name += f"-round{flags.checkpoint}"
-    out = flags.out or folder.path / "adapt" / name
-    out.mkdir(parents=True, exist_ok=True)
     summary = summarise(rows, trained, family)
     write_json_lines(out / "steps.jsonl", rows)
     write_json(out / "summary.json", {"run": str(flags.dir), "seed": flags.seed, **summary})
@@ -105,6 +100,13 @@ def read_schedule(flags: AdaptFlags, family: Family) -> Schedule:
         return Schedule.constant(family.parse_context(flags.context))
     assert flags.schedule is not None
     return family.parse_schedule(flags.schedule)
+
+
+def name_of(flags: AdaptFlags, schedule: Schedule, steps: int) -> str:
+    """A folder's name for the results, made of the flags that decide them."""
+    contexts = (flags.schedule or label(schedule.at(0))).replace(":", "_").replace(",", "_")
+    checkpoint = "" if flags.checkpoint is None else f"-round{flags.checkpoint}"
+    return f"{contexts}-steps{steps}-seed{flags.seed}{checkpoint}"
 
 
 def as_json(context: Any) -> Context:

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import adapt
-from pyro_dynamics.experiments.files import write_json
+from pyro_dynamics.experiments.files import make_folder, write_json
 from pyro_dynamics.experiments.progress import label
 from pyro_dynamics.runners.adapt import describe
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
@@ -53,6 +53,9 @@ def main(arguments: Sequence[str]) -> None:
     if steps < 1 or flags.episodes < 1:
         raise UserError("--steps and --episodes must be positive")
 
+    out = flags.out or folder.path / "evaluation.json"
+    make_folder(out.parent)
+
     robots = family.make_vector(contexts, steps)
     episodes: list[list[dict[str, Any]]] = [[] for _ in contexts]
     with tqdm(total=flags.episodes * steps, unit="step", dynamic_ncols=True) as bar:
@@ -87,7 +90,6 @@ def main(arguments: Sequence[str]) -> None:
         words = runs[-1]["belief"]["words"]
         print(f"{label(context):<21}{mean['return']:>10.1f}{mean['log_likelihood']:>10.2f}  {words}")
     table = [{"context": context, "episodes": runs} for context, runs in zip(contexts, episodes, strict=True)]
-    out = flags.out or folder.path / "evaluation.json"
     write_json(out, {"seed": flags.seed, "steps": steps, "contexts": table})
     print(f"\nresults: {out}")
 

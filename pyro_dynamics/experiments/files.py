@@ -6,6 +6,21 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pyro_dynamics.errors import UserError
+
+
+def make_folder(path: Path) -> Path:
+    """Make a folder, and those above it, before the work whose results it shall hold.
+
+    Raises:
+        UserError: if it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise UserError(f"cannot write to {path}: {fault.strerror}") from None
+    return path
+
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, bring it to the disk, and move it into place."""

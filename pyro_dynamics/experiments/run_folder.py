@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments.files import write_json, write_json_lines, write_whole
+from pyro_dynamics.experiments.files import make_folder, write_json, write_json_lines, write_whole
 from pyro_dynamics.transitions import Transitions
 
 
@@ -36,12 +36,9 @@ class RunFolder:
         """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UserError(f"{path} exists already: go on with it by --resume {path}, or choose another --out")
-        try:
-            for part in ("transitions", "checkpoints"):
-                (path / part).mkdir(parents=True, exist_ok=True)
-            write_json(path / "config.json", config)
-        except OSError as fault:
-            raise UserError(f"cannot write to {path}: {fault.strerror}") from None
+        for part in ("transitions", "checkpoints"):
+            make_folder(path / part)
+        write_json(path / "config.json", config)
         return cls(path, config)
 
     @classmethod

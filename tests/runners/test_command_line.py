@@ -183,6 +183,7 @@ def test_an_existing_folder_is_never_written_over(run: Path, capsys: pytest.Capt
         ["--context", "5", "--steps", "0"],
         ["--context", "5", "--checkpoint", "1"],
         ["--context", "5", "--threads", "0"],
+        ["--context", "5", "--out", "/proc/nowhere"],
     ],
 )
 def test_bad_adaptations_are_refused_before_anything_runs(
