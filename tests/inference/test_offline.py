@@ -41,7 +41,7 @@ def test_elbo_and_its_gradients_equal_hand_written_ones(generator: torch.Generat
     log_likelihood = Normal(location, sigma).log_prob(batch.targets).sum() * TOTAL / ROWS / MEMBERS
     divergence = 0.5 * (scale**2 + guide.location**2 - 1 - 2 * guide.log_scale).sum()
     by_hand = divergence - log_likelihood
-    assert float(loss) == pytest.approx(float(by_hand), rel=1e-5)
+    assert loss.item() == pytest.approx(by_hand.item(), rel=1e-5)
     for ours, theirs in zip(gradients, torch.autograd.grad(by_hand, parameters), strict=True):
         assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
@@ -82,3 +82,20 @@ def test_more_epochs_where_the_data_is_little(generator: torch.Generator) -> Non
     data = (torch.randn(10, 2), torch.randn(10, 3), torch.zeros(10, dtype=torch.long))
     inference.train(*data, generator, lambda epoch, elbo: epochs.append(epoch))
     assert epochs == [0, 1, 2]  # three steps an epoch
+
+
+@pytest.mark.parametrize(("decay", "expected"), [(False, [1.0] * 8), (True, [1.0] * 5 + [0.75, 0.5, 0.25])])
+def test_rates_fall_over_the_second_half_of_each_training_if_asked(decay: bool, expected: list[float]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    likelihood = LinearGaussian(2, 1, 3, 2.0, 2, generator)
+    config = OfflineConfig(batch_size=5, epochs=4, guide_learning_rate=0.01, decay=decay)
+    inference = OfflineInference(HierarchicalModel(likelihood, 1, 1), DiagonalGuide(1, 1), config)
+    seen: list[float] = []
+    inference.optimiser.register_step_pre_hook(
+        lambda optimiser, *_: seen.append(optimiser.param_groups[1]["lr"] / 0.01)
+    )
+    data = (torch.randn(10, 2), torch.randn(10, 3), torch.zeros(10, dtype=torch.long))
+    for _ in range(2):  # the second training starts at the full rate again
+        seen.clear()
+        inference.train(*data, generator)
+        assert seen == pytest.approx(expected)
