@@ -5,7 +5,7 @@ import torch
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics import collapse_gap
 from pyro_dynamics.environments import find_family
-from pyro_dynamics.experiments import interact
+from pyro_dynamics.experiments import Team, interact
 from pyro_dynamics.experiments.interaction import uniform_policy
 from pyro_dynamics.experiments.learning import record
 from pyro_dynamics.inference import OfflineConfig
@@ -47,8 +47,6 @@ def test_shuffled_latents_predict_worse_and_an_unseen_gravity_is_found() -> None
     assert right.mean() > generalist.mean() + 0.3
 
     # Streaming through a gravity between two that were trained on: the belief lands between theirs.
-    from pyro_dynamics.experiments import Team
-
     new = team_for(Team([agent], [range(5)]), FAMILY, [5.0]).agents[0]
     robots = FAMILY.make_vector([5.0], 60)
     space = robots.single_action_space
