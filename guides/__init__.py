@@ -5,5 +5,5 @@ from pyro_dynamics.guides.diagonal import DiagonalConfig, DiagonalGuide
 
 __all__ = ["GUIDES", "DiagonalConfig", "DiagonalGuide", "Guide"]
 
-GUIDES = {"diagonal": DiagonalGuide}
+GUIDES: dict[str, type[Guide]] = {"diagonal": DiagonalGuide}
 """The families by the name that a user types."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from pyro import distributions
-from torch import nn
+from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import require_positive
@@ -35,6 +35,8 @@ class DiagonalGuide(Guide):
         config: where training starts.
     """
 
+    Config = DiagonalConfig
+
     def __init__(self, environments: int, latent_dim: int, config: DiagonalConfig | None = None) -> None:
         super().__init__(environments, latent_dim)
         config = config or DiagonalConfig()
@@ -44,8 +46,12 @@ class DiagonalGuide(Guide):
     def posterior(self) -> Distribution:
         return distributions.Normal(self.location, self.log_scale.exp()).to_event(1)
 
-    def frozen(self) -> Distribution:
-        return distributions.Normal(self.location.detach().clone(), self.log_scale.detach().exp()).to_event(1)
-
     def for_environments(self, environments: int) -> "DiagonalGuide":
         return DiagonalGuide(environments, self.latent_dim, DiagonalConfig(initial_scale=1.0))
+
+    @torch.no_grad()
+    def match(self, mean: Tensor, covariance: Tensor) -> None:
+        # The optimum of KL(q || N) has the same mean, and the diagonal of the PRECISION, not of the covariance.
+        precision = torch.linalg.inv(covariance).diagonal(dim1=-2, dim2=-1)
+        self.location.copy_(mean)
+        self.log_scale.copy_(-0.5 * precision.log())

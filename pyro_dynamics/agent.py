@@ -10,10 +10,25 @@ from torch.distributions import Distribution, Normal
 
 from pyro_dynamics.control import MPC, MPCConfig, TrajectorySampler
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.inference import OfflineConfig, OfflineInference, StreamingConfig, StreamingInference
+from pyro_dynamics.inference import (
+    Belief,
+    ExactBelief,
+    OfflineConfig,
+    OfflineInference,
+    SVIUpdate,
+    SVIUpdateConfig,
+)
 from pyro_dynamics.randomness import drawing_from
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
+
+BeliefFactory = Callable[[Any, Any], Belief]
+"""Makes the belief out of a model and its guide."""
+
+
+def paper_belief(model: Any, guide: Any) -> Belief:
+    """The paper's: the last posterior is the prior, and 60 gradient steps fit the next (Eq. 5)."""
+    return ExactBelief(model, guide, SVIUpdate(SVIUpdateConfig()))
 
 
 class Agent:
@@ -25,8 +40,11 @@ class Agent:
         task: features, targets, reward and termination.
         action_bounds: lower and upper bounds, each ``[A]``.
         offline: how to train (Eq. 4).
-        streaming: how to update beliefs (Eq. 5).
         controller: how to plan.
+        belief: what is remembered online, and how the guide is fitted (Eq. 5).
+
+    Raises:
+        UserError: if the guide does not fit the model, or is no guide of one posterior for each environment.
     """
 
     def __init__(
@@ -36,13 +54,15 @@ class Agent:
         task: Task,
         action_bounds: tuple[Tensor, Tensor],
         offline: OfflineConfig,
-        streaming: StreamingConfig,
         controller: MPCConfig,
+        belief: BeliefFactory = paper_belief,
     ) -> None:
+        check_guide(model, guide)
         self.model, self.guide, self.task = model, guide, task
         self.action_bounds = action_bounds
         self.offline = OfflineInference(model, guide, offline)
-        self.streaming = StreamingInference(model, guide, streaming)
+        self.make_belief = belief
+        self.belief = belief(model, guide)
         sampler = TrajectorySampler(model.likelihood, task, model.likelihood.members, controller.particles)
         self.controller = MPC(sampler, *action_bounds, controller)
 
@@ -58,7 +78,7 @@ class Agent:
 
     def posterior(self) -> Distribution:
         """The belief q(e) as a constant: batch shape ``[K]``, event shape ``[d]``."""
-        return self.guide.frozen()
+        return self.belief.posterior()
 
     def train(
         self, data: Transitions, generator: torch.Generator, on_epoch: Callable[[int, float], None] | None = None
@@ -66,7 +86,9 @@ class Agent:
         """Fit model and guide to all data (Eq. 4); returns the last epoch's ELBO in nats for each transition."""
         inputs = self.task.inputs(data.state, data.action)
         targets = self.task.targets(data.state, data.next_state)
-        return self.offline.train(inputs, targets, data.environment, generator, on_epoch)
+        elbo = self.offline.train(inputs, targets, data.environment, generator, on_epoch)
+        self.belief.begin()
+        return elbo
 
     def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
         """Planned actions ``[B, A]`` for robots in states ``[B, S]`` of environments ``[B]``."""
@@ -77,7 +99,7 @@ class Agent:
     ) -> None:
         """Update the belief by transitions ``[B, ...]`` (Eq. 5)."""
         inputs, targets = self.task.inputs(state, action), self.task.targets(state, next_state)
-        self.streaming.update(inputs, targets, environment, generator)
+        self.belief.update(inputs, targets, environment, generator)
 
     @torch.no_grad()
     def log_predictive(
@@ -117,13 +139,7 @@ class Agent:
         """An agent with the same dynamics model (shared), and fresh beliefs about other environments."""
         model, guide = self.model.for_environments(environments), self.guide.for_environments(environments)
         return Agent(
-            model,
-            guide,
-            self.task,
-            self.action_bounds,
-            self.offline.config,
-            self.streaming.config,
-            self.controller.config,
+            model, guide, self.task, self.action_bounds, self.offline.config, self.controller.config, self.make_belief
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -144,6 +160,24 @@ class Agent:
             self.model.load_state_dict(state["model"])
             self.guide.load_state_dict(state["guide"])
             self.offline.optimiser.load_state_dict(state["optimiser"])
+            self.belief.begin()
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as fault:
             reason = str(fault).strip().splitlines()[-1].strip()
             raise UserError(f"the checkpoint is from another architecture than the configuration: {reason}") from None
+
+
+def check_guide(model: Any, guide: Any) -> None:
+    """Refuse, in words, a guide that cannot go with the model.
+
+    Raises:
+        UserError: if it is no guide of one posterior for each environment, or has other sizes than the model.
+    """
+    if not hasattr(guide, "posterior") or not hasattr(guide, "for_environments"):
+        raise UserError(
+            f"{type(guide).__name__} does not keep the contract of pyro_dynamics.guides.Guide; an AutoGuide over the "
+            "whole model would be joint over environments: give its name to pyro_dynamics.guides.AutoGuide, which "
+            "makes one for each environment"
+        )
+    for what, name in (("environments", "environments"), ("latent dimensions", "latent_dim")):
+        if getattr(guide, name) != getattr(model, name):
+            raise UserError(f"the guide has {getattr(guide, name)} {what}, the model {getattr(model, name)}")

@@ -78,13 +78,14 @@ class Minibatch:
         inputs: features and action, ``[M, B, F + A]``.
         targets: what the network shall predict, ``[M, B, T]``.
         environment: index of each row's environment, ``[M, B]``.
-        total: the number N of rows that the minibatch stands for; the likelihood is scaled by N / B.
+        total: the number N of rows that the minibatch stands for (times a temperature, if any); the likelihood is
+            scaled by N / B.
     """
 
     inputs: Tensor
     targets: Tensor
     environment: Tensor
-    total: int
+    total: float
 
 
 def shuffled_minibatches(

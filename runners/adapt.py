@@ -2,9 +2,9 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -18,6 +18,7 @@ from pyro_dynamics.experiments import Team, adapt
 from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json, write_json_lines
 from pyro_dynamics.experiments.progress import label
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
+from pyro_dynamics.runners.configuration import OnlineConfig, online_defaults
 from pyro_dynamics.runners.main import run_as_module
 
 
@@ -31,6 +32,7 @@ class AdaptFlags:
 
     dir: tyro.conf.Positional[Path]
     """Folder of a trained run."""
+    online: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
     context: str | None = None
     """The true hidden parameter, for example 9 (degrees) or front-foot; it may be one that was never trained on."""
     schedule: str | None = None
@@ -49,11 +51,17 @@ class AdaptFlags:
     """Processor threads."""
 
 
+def parse(arguments: Sequence[str]) -> AdaptFlags:
+    """The flags; how beliefs are updated comes from the run, where it is not given."""
+    defaults = AdaptFlags(dir=tyro.MISSING, online=online_defaults(arguments))
+    return tyro.cli(AdaptFlags, prog="pyro-dynamics adapt", args=arguments, default=defaults)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    flags = tyro.cli(AdaptFlags, prog="pyro-dynamics adapt", args=arguments)
+    flags = parse(arguments)
     set_threads(flags.threads)
-    folder, config, family, trained = load_run(flags.dir, flags.checkpoint)
+    folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
     schedule = read_schedule(flags, family)
     last_change = schedule.changes[-1][0]
     steps = flags.steps if flags.steps is not None else (last_change + 500 if last_change else config.steps)

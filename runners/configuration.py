@@ -1,18 +1,47 @@
 """The configuration of a run, and the presets of each family."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import cattrs
 import tyro
+from cattrs.gen import make_dict_structure_fn
 
+from pyro_dynamics.agent import BeliefFactory
 from pyro_dynamics.control import CEMConfig, MPCConfig
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.guides import DiagonalConfig
-from pyro_dynamics.inference import OfflineConfig, StreamingConfig
+from pyro_dynamics.experiments import RunFolder
+from pyro_dynamics.guides import GUIDES, DiagonalConfig
+from pyro_dynamics.inference import BELIEFS, UPDATES, ExactConfig, OfflineConfig, SVIUpdateConfig
 from pyro_dynamics.models import EnsembleConfig
 
 Preset = Literal["quick", "cpu", "paper"]
+# The names in GUIDES, BELIEFS and UPDATES, written out for type checkers; a test holds them together.
+GuideName = Literal["diagonal", "full-rank", "low-rank", "mixture", "flow", "laplace", "point", "amortized", "auto"]
+BeliefName = Literal["exact", "power", "diffusion", "window", "changepoint"]
+UpdateName = Literal["svi", "kalman"]
+
+
+@dataclass(frozen=True)
+class OnlineConfig:
+    """How the belief about an environment follows its transitions."""
+
+    belief: BeliefName = "exact"
+    """What is remembered; exact is the paper's posterior-as-prior."""
+    belief_config: Annotated[object, tyro.conf.arg(name="belief")] = field(default_factory=ExactConfig)
+    update: UpdateName = "svi"
+    """How the guide is fitted: svi is the paper's gradient steps, kalman needs a Gaussian guide and is much faster."""
+    update_config: Annotated[object, tyro.conf.arg(name="update")] = field(default_factory=SVIUpdateConfig)
+    temperature: float = 1.0
+    """Power of the likelihood online, in (0, 1]; below 1 it makes the belief less sure."""
+
+    def factory(self) -> BeliefFactory:
+        """Makes such a belief out of a model and its guide."""
+        rule = UPDATES[self.update](self.update_config)  # type: ignore[arg-type]
+        return lambda model, guide: BELIEFS[self.belief](model, guide, rule, self.belief_config, self.temperature)
 
 
 @dataclass(frozen=True)
@@ -29,7 +58,7 @@ class RunConfig:
     """Where the other flags' defaults come from."""
     agent: Literal["latent", "generalist", "specialist"] = "latent"
     """latent: one model, a latent for each environment; generalist: one model, none; specialist: a model each."""
-    guide: Literal["diagonal"] = "diagonal"
+    guide: GuideName = "diagonal"
     """Family of the posterior over latents."""
     seed: int = 0
     """Names every random stream of the run."""
@@ -46,9 +75,9 @@ class RunConfig:
     keep: tuple[int, ...] = ()
     """Rounds whose checkpoints are kept, beside the newest."""
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
-    guide_config: Annotated[DiagonalConfig, tyro.conf.arg(name="guide")] = field(default_factory=DiagonalConfig)
+    guide_config: Annotated[object, tyro.conf.arg(name="guide")] = field(default_factory=DiagonalConfig)
     offline: OfflineConfig = field(default_factory=OfflineConfig)
-    streaming: StreamingConfig = field(default_factory=StreamingConfig)
+    online: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
     controller: MPCConfig = field(default_factory=MPCConfig)
 
     def __post_init__(self) -> None:
@@ -66,10 +95,64 @@ def from_json(data: dict[str, Any]) -> RunConfig:
     Raises:
         UserError: if the data is something else.
     """
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter.register_structure_hook_func(lambda cls: cls is object, lambda settings, _: settings)
+    for cls in (OnlineConfig, RunConfig):  # the outer one last: it compiles the inner one in
+        converter.register_structure_hook(cls, _with_settings(converter, cls))
     try:
-        return cattrs.Converter(forbid_extra_keys=True).structure(data, RunConfig)
+        return converter.structure(data, RunConfig)
     except Exception as fault:  # cattrs raises a group with one error for each field
         raise UserError(f"config.json is not a configuration: {'; '.join(cattrs.transform_error(fault))}") from None
+
+
+CHOICES: dict[str, dict[str, Any]] = {"guide": GUIDES, "belief": BELIEFS, "update": UPDATES}
+"""Fields that name something which has settings of its own, in the field NAME_config."""
+
+
+def _with_settings(converter: cattrs.Converter, cls: type) -> Any:
+    """Structures ``cls`` with each NAME_config as the settings class of what is named."""
+    plain: Any = make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)
+
+    def structure(data: dict[str, Any], _: type) -> Any:
+        data = dict(data)
+        for name, options in CHOICES.items():
+            if name in data and f"{name}_config" in data:
+                settings = options[data[name]].Config
+                data[f"{name}_config"] = converter.structure(data[f"{name}_config"], settings)
+        return plain(data, cls)
+
+    return structure
+
+
+def with_choices(config: Any, arguments: Sequence[str]) -> Any:
+    """``config`` with the guide, belief and update that the arguments name, each with its default settings.
+
+    Done before the flags are read, so that the flags of what was chosen exist and --help tells them. A name that does
+    not exist is left for the flags' own error.
+    """
+    values = flag_values(arguments)
+    for name, options in CHOICES.items():
+        if (
+            hasattr(config, name)
+            and values.get(f"--{name}") in options
+            and values[f"--{name}"] != getattr(config, name)
+        ):
+            chosen = values[f"--{name}"]
+            config = replace(config, **{name: chosen, f"{name}_config": options[chosen].Config()})
+    return config
+
+
+def online_defaults(arguments: Sequence[str]) -> OnlineConfig:
+    """The beliefs of the run whose folder is among the arguments, changed to the belief and update that they name."""
+    folder = next((Path(word) for word in arguments if (Path(word) / "config.json").is_file()), None)
+    config = OnlineConfig() if folder is None else from_json(RunFolder.open(folder).config).online
+    return with_choices(config, arguments)
+
+
+def flag_values(arguments: Sequence[str]) -> dict[str, str]:
+    """The words after flags, as --flag VALUE or --flag=VALUE; what is no flag's is harmless."""
+    values = dict(pairwise(arguments))
+    return values | dict(word.split("=", 1) for word in arguments if word.startswith("--") and "=" in word)
 
 
 def preset_config(family: str, preset: Preset) -> RunConfig:

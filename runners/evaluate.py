@@ -1,9 +1,9 @@
 """pyro-dynamics evaluate: score a trained run on its family's test contexts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import tyro
@@ -15,6 +15,7 @@ from pyro_dynamics.experiments.files import make_folder, write_json
 from pyro_dynamics.experiments.progress import label
 from pyro_dynamics.runners.adapt import describe
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
+from pyro_dynamics.runners.configuration import OnlineConfig, online_defaults
 from pyro_dynamics.runners.main import run_as_module
 
 
@@ -27,6 +28,7 @@ class EvaluateFlags:
 
     dir: tyro.conf.Positional[Path]
     """Folder of a trained run."""
+    online: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
     contexts: tuple[str, ...] = ()
     """Other contexts than the family's test contexts."""
     episodes: int = 1
@@ -43,11 +45,17 @@ class EvaluateFlags:
     """Processor threads."""
 
 
+def parse(arguments: Sequence[str]) -> EvaluateFlags:
+    """The flags; how beliefs are updated comes from the run, where it is not given."""
+    defaults = EvaluateFlags(dir=tyro.MISSING, online=online_defaults(arguments))
+    return tyro.cli(EvaluateFlags, prog="pyro-dynamics evaluate", args=arguments, default=defaults)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    flags = tyro.cli(EvaluateFlags, prog="pyro-dynamics evaluate", args=arguments)
+    flags = parse(arguments)
     set_threads(flags.threads)
-    folder, config, family, trained = load_run(flags.dir, flags.checkpoint)
+    folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
     contexts = [family.parse_context(text) for text in flags.contexts] or list(family.test)
     steps = config.steps if flags.steps is None else flags.steps
     if steps < 1 or flags.episodes < 1:

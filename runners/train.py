@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -15,7 +14,15 @@ from pyro_dynamics.experiments import RunFolder, learn
 from pyro_dynamics.experiments.files import write_bytes
 from pyro_dynamics.experiments.progress import Progress, label
 from pyro_dynamics.runners.assembly import build_team, set_threads
-from pyro_dynamics.runners.configuration import Preset, RunConfig, from_json, preset_config, to_json
+from pyro_dynamics.runners.configuration import (
+    Preset,
+    RunConfig,
+    flag_values,
+    from_json,
+    preset_config,
+    to_json,
+    with_choices,
+)
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
 
@@ -85,19 +92,25 @@ def parse(arguments: Sequence[str]) -> TrainFlags:
         return flags
     chosen = find_family(flags.run.family).name, flags.run.preset
     if chosen != (defaults.family, defaults.preset):  # the guess was wrong: read again from the right defaults
-        defaults = preset_config(*chosen)
+        defaults = defaults_of(*chosen, arguments)
         flags = tyro.cli(TrainFlags, prog="pyro-dynamics train", args=arguments, default=TrainFlags(run=defaults))
     return flags
 
 
 def guess_defaults(arguments: Sequence[str]) -> RunConfig:
     """Where the flags start from, looked up before they are read, so that --help shows the right defaults."""
-    values = dict(pairwise(arguments))
+    values = flag_values(arguments)
     if "--resume" in values:
         return from_json(RunFolder.open(Path(values["--resume"])).config)
     family = next((word for word in arguments if word in FAMILIES), "pendulum-gravity")
     preset = values.get("--preset", "quick")
-    return preset_config(family, preset if preset in get_args(Preset) else "quick")  # type: ignore[arg-type]
+    return defaults_of(family, preset if preset in get_args(Preset) else "quick", arguments)  # type: ignore[arg-type]
+
+
+def defaults_of(family: str, preset: Preset, arguments: Sequence[str]) -> RunConfig:
+    """The preset, with the guide, belief and update that the arguments name."""
+    config = with_choices(preset_config(family, preset), arguments)
+    return replace(config, online=with_choices(config.online, arguments))
 
 
 def open_folder(flags: TrainFlags) -> RunFolder:

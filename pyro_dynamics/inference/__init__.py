@@ -1,13 +1,26 @@
-"""Offline and streaming variational inference, and exact references to test them against."""
+"""Inference: offline (Eq. 4), online by one of two updates and several beliefs (Eq. 5), and exact references."""
 
+from pyro_dynamics.inference.beliefs import BELIEFS, Belief, ExactBelief, ExactConfig, Update
 from pyro_dynamics.inference.exact import linear_gaussian_posterior
+from pyro_dynamics.inference.kalman_update import KalmanUpdate, KalmanUpdateConfig
 from pyro_dynamics.inference.offline import OfflineConfig, OfflineInference
-from pyro_dynamics.inference.streaming import StreamingConfig, StreamingInference
+from pyro_dynamics.inference.svi_update import SVIUpdate, SVIUpdateConfig
 
 __all__ = [
+    "BELIEFS",
+    "UPDATES",
+    "Belief",
+    "ExactBelief",
+    "ExactConfig",
+    "KalmanUpdate",
+    "KalmanUpdateConfig",
     "OfflineConfig",
     "OfflineInference",
-    "StreamingConfig",
-    "StreamingInference",
+    "SVIUpdate",
+    "SVIUpdateConfig",
+    "Update",
     "linear_gaussian_posterior",
 ]
+
+UPDATES = {"svi": SVIUpdate, "kalman": KalmanUpdate}
+"""The updates by the name that a user types."""

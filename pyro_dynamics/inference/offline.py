@@ -11,6 +11,7 @@ from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 
 from pyro_dynamics.errors import require_positive
+from pyro_dynamics.inference.log_joint import log_joint, whole_batch
 from pyro_dynamics.randomness import drawing_from
 from pyro_dynamics.transitions import Minibatch, shuffled_minibatches
 
@@ -57,7 +58,7 @@ class OfflineInference:
         self.optimiser = torch.optim.Adam(
             [
                 {"params": list(model.parameters()), "lr": config.learning_rate},
-                {"params": list(guide.parameters()), "lr": config.guide_learning_rate},
+                {"params": [p for p in guide.parameters() if p.requires_grad], "lr": config.guide_learning_rate},
             ],
             fused=True,
         )
@@ -96,6 +97,7 @@ class OfflineInference:
         """
         likelihood = self.model.likelihood
         likelihood.fit_normaliser(inputs)
+        self.guide.prepare(inputs, targets, environment)
         mean = math.nan
         with pyro.settings.context(module_local_params=True), pyro.validation_enabled(False), drawing_from(generator):
             shuffles = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
@@ -112,6 +114,8 @@ class OfflineInference:
                 mean = sum(elbos) / len(elbos)
                 if on_epoch:
                     on_epoch(epoch, mean)
+        everything = whole_batch(inputs, targets, environment, likelihood.members)
+        self.guide.settle(lambda latent: log_joint(likelihood, self.model.prior(), everything, latent))
         return mean
 
     def _set_rates(self, done: float) -> None:

@@ -6,7 +6,7 @@ from torch.distributions import Independent, Normal, kl_divergence
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import GUIDES, DiagonalConfig, DiagonalGuide, Guide
-from pyro_dynamics.inference import StreamingConfig, StreamingInference
+from pyro_dynamics.inference import ExactBelief, SVIUpdate, SVIUpdateConfig
 from pyro_dynamics.models import HierarchicalModel, LinearGaussian
 
 every_family = pytest.mark.parametrize("family", GUIDES.values(), ids=GUIDES)
@@ -91,8 +91,8 @@ def test_a_streaming_update_of_one_environment_leaves_the_others_alone(
     likelihood = LinearGaussian(2, 2, 3, 1.0, 1, generator)
     guide = some_guide(family)
     before = guide.frozen()
-    inference = StreamingInference(HierarchicalModel(likelihood, 3, 2), guide, StreamingConfig())
-    inference.update(torch.randn(1, 2), 5 * torch.ones(1, 3), torch.tensor([1]), generator)
+    belief = ExactBelief(HierarchicalModel(likelihood, 3, 2), guide, SVIUpdate(SVIUpdateConfig()))
+    belief.update(torch.randn(1, 2), 5 * torch.ones(1, 3), torch.tensor([1]), generator)
     moved = (guide.frozen().mean - before.mean).abs().amax(-1)
     assert moved[1] > 0.05
     assert moved[0] < 0.02  # the divergence holds them: what remains is the noise of its sampled gradient, if any

@@ -3,7 +3,7 @@
 import torch
 
 from pyro_dynamics.guides import DiagonalGuide
-from pyro_dynamics.inference import StreamingConfig, StreamingInference, linear_gaussian_posterior
+from pyro_dynamics.inference import ExactBelief, SVIUpdate, SVIUpdateConfig, linear_gaussian_posterior
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
 
 ENVIRONMENTS, NOISE, STEPS = 32, 4.0, 25
@@ -14,8 +14,8 @@ def test_posterior_as_prior_follows_the_exact_kalman_posterior(generator: torch.
     likelihood = LinearGaussian(2, 1, 3, NOISE, 5, generator)
     guide = DiagonalGuide(ENVIRONMENTS, 1).for_environments(ENVIRONMENTS)
     # At this rate the 60 steps reach as far as these informative first transitions move the belief.
-    config = StreamingConfig(learning_rate=1e-2)
-    inference = StreamingInference(HierarchicalModel(likelihood, ENVIRONMENTS, 1), guide, config)
+    config = SVIUpdateConfig(learning_rate=1e-2)
+    belief = ExactBelief(HierarchicalModel(likelihood, ENVIRONMENTS, 1), guide, SVIUpdate(config))
     truth = torch.randn(ENVIRONMENTS, 1, generator=generator)
     mean, covariance = torch.zeros(ENVIRONMENTS, 1), torch.ones(ENVIRONMENTS, 1, 1)
     for _ in range(STEPS):
@@ -24,7 +24,7 @@ def test_posterior_as_prior_follows_the_exact_kalman_posterior(generator: torch.
         noise = NOISE * torch.randn(ENVIRONMENTS, 3, generator=generator)
         targets = (design @ truth[..., None]).squeeze(-1) + noise
         mean, covariance = linear_gaussian_posterior(mean, covariance, design, targets, NOISE)
-        inference.update(inputs, targets, torch.arange(ENVIRONMENTS), generator)
+        belief.update(inputs, targets, torch.arange(ENVIRONMENTS), generator)
 
     belief = guide.frozen()
     exact_scale = covariance[..., 0].sqrt()
@@ -41,8 +41,8 @@ def test_theta_stays_fixed_and_can_be_trained_again(generator: torch.Generator) 
     ensemble = Ensemble(2, 1, 3, EnsembleConfig(members=2, hidden=(8,), weight_decay=(0.0, 0.0)))
     before = {name: value.clone() for name, value in ensemble.state_dict().items()}
     guide = DiagonalGuide(2, 1)
-    inference = StreamingInference(HierarchicalModel(ensemble, 2, 1), guide, StreamingConfig(steps=5))
-    inference.update(torch.randn(2, 2), torch.randn(2, 3), torch.arange(2), generator)
+    belief = ExactBelief(HierarchicalModel(ensemble, 2, 1), guide, SVIUpdate(SVIUpdateConfig(steps=5)))
+    belief.update(torch.randn(2, 2), torch.randn(2, 3), torch.arange(2), generator)
     assert all(torch.equal(value, before[name]) for name, value in ensemble.state_dict().items())
     assert all(parameter.requires_grad and parameter.grad is None for parameter in ensemble.parameters())
 
@@ -52,8 +52,8 @@ def test_same_stream_same_belief(generator: torch.Generator) -> None:
     for _ in range(2):
         likelihood = LinearGaussian(2, 2, 3, 1.0, 2, torch.Generator().manual_seed(1))
         guide = DiagonalGuide(1, 2)
-        inference = StreamingInference(HierarchicalModel(likelihood, 1, 2), guide, StreamingConfig(steps=5))
-        inference.update(torch.ones(1, 2), torch.ones(1, 3), torch.arange(1), torch.Generator().manual_seed(2))
+        belief = ExactBelief(HierarchicalModel(likelihood, 1, 2), guide, SVIUpdate(SVIUpdateConfig(steps=5)))
+        belief.update(torch.ones(1, 2), torch.ones(1, 3), torch.arange(1), torch.Generator().manual_seed(2))
         beliefs.append(guide.frozen().mean)
     assert torch.equal(*beliefs)
 
@@ -62,6 +62,6 @@ def test_nothing_to_learn_changes_nothing(generator: torch.Generator) -> None:
     likelihood = LinearGaussian(2, 2, 3, 1.0, 2, generator)
     guide = DiagonalGuide(1, 2)
     before = guide.frozen().mean
-    inference = StreamingInference(HierarchicalModel(likelihood, 1, 2), guide, StreamingConfig(steps=5))
-    inference.update(torch.ones(0, 2), torch.ones(0, 3), torch.zeros(0, dtype=torch.long), generator)
+    belief = ExactBelief(HierarchicalModel(likelihood, 1, 2), guide, SVIUpdate(SVIUpdateConfig(steps=5)))
+    belief.update(torch.ones(0, 2), torch.ones(0, 3), torch.zeros(0, dtype=torch.long), generator)
     assert torch.equal(guide.frozen().mean, before)

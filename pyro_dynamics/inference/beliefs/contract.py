@@ -1,0 +1,93 @@
+"""What is believed about the environments, and how a new transition changes it."""
+
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.inference.log_joint import whole_batch
+from pyro_dynamics.transitions import Minibatch
+
+
+class Update(Protocol):
+    """How a guide is fitted to prior times likelihood: gradient steps (Eq. 5), or an extended Kalman update."""
+
+    def fit(self, model: Any, guide: Any, prior: Distribution, batch: Minibatch, generator: torch.Generator) -> None:
+        """Fit ``guide`` to ``prior`` times the likelihood of ``batch``."""
+
+
+class Belief:
+    """What is believed about K environments, with theta fixed, and how a transition changes it (Eq. 3 and Eq. 5).
+
+    A kind of belief decides what is remembered: it writes :meth:`prior`, or :meth:`absorb` and :meth:`posterior`.
+
+    Args:
+        model: a Pyro model ``model(batch, prior)`` over K environments with a module ``likelihood``.
+        guide: its guide, behind the contract of :mod:`pyro_dynamics.guides.contract`.
+        rule: fits the guide after each transition.
+        config: the belief's own settings.
+        temperature: power of the likelihood in (0, 1]; below 1 it makes up for transitions that are correlated, and
+            for a network that is surer than it should be.
+    """
+
+    Config: ClassVar[type]
+    """The frozen settings of the belief."""
+
+    def __init__(self, model: Any, guide: Any, rule: Update, config: Any = None, temperature: float = 1.0) -> None:
+        if not 0 < temperature <= 1:
+            raise UserError(f"temperature must lie in (0, 1], not {temperature}")
+        self.model, self.guide, self.rule, self.temperature = model, guide, rule, temperature
+        self.config = config if config is not None else self.Config()
+        self.begin()
+
+    def begin(self) -> None:
+        """The guide's posterior, as it is now, becomes what is believed before anything was seen."""
+        self.base: Distribution = self.guide.frozen()
+        self._base_state = {name: value.clone() for name, value in self.guide.state_dict().items()}
+
+    def forget(self) -> None:
+        """Return to what was believed at :meth:`begin`."""
+        self.guide.load_state_dict(self._base_state)
+        self.begin()
+
+    def posterior(self) -> Distribution:
+        """The belief as a constant: batch shape ``[K]``, event shape ``[d]``."""
+        return self.guide.frozen()
+
+    def update(self, inputs: Tensor, targets: Tensor, environment: Tensor, generator: torch.Generator) -> None:
+        """Bring transitions ``[B]`` into the beliefs, all at once: usually one for each environment.
+
+        Args:
+            inputs: features and actions ``[B, F + A]``.
+            targets: ``[B, T]``.
+            environment: ``[B]``; environments that are not named keep their belief.
+            generator: source of the guide's samples.
+
+        Raises:
+            UserError: if the guide has no density.
+        """
+        if self.guide.latent_dim == 0 or len(environment) == 0:
+            return
+        if not self.guide.has_density:
+            raise UserError(
+                f"{type(self.guide).__name__} has no density and so cannot be the prior of a streaming update: "
+                "train with another guide, for example --guide laplace"
+            )
+        seen = torch.zeros(self.guide.environments, dtype=torch.bool)
+        seen[environment] = True
+        self.absorb(inputs, targets, environment, seen, generator)
+
+    def absorb(
+        self, inputs: Tensor, targets: Tensor, environment: Tensor, seen: Tensor, generator: torch.Generator
+    ) -> None:
+        """:meth:`update` once it is known to make sense; ``seen`` ``[K]`` tells the environments that are named."""
+        prior = self.prior(self.guide.frozen(), seen)
+        batch = whole_batch(inputs, targets, environment, self.model.likelihood.members, self.temperature)
+        self.guide.observe(inputs, targets, environment)
+        self.rule.fit(self.model, self.guide, prior, batch, generator)
+
+    def prior(self, posterior: Distribution, seen: Tensor) -> Distribution:
+        """The prior of the next update out of the last posterior; unchanged where nothing is ``seen`` ``[K]``."""
+        raise NotImplementedError

@@ -1,0 +1,103 @@
+"""The extended Kalman (Laplace) update: Newton steps on the log-posterior of e instead of gradient steps on an ELBO."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+from torch.func import jvp, vmap
+
+from pyro_dynamics.errors import require_positive
+from pyro_dynamics.inference.gaussians import gaussian_moments
+from pyro_dynamics.inference.log_joint import log_joint
+from pyro_dynamics.transitions import Minibatch
+
+
+@dataclass(frozen=True)
+class KalmanUpdateConfig:
+    """How often the network is linearised.
+
+    Attributes:
+        iterations: linearisations for each update (the iterated extended Kalman filter); 1 is the plain one.
+        backtracks: how often a step that lowers the log-posterior is halved, before it is left out.
+    """
+
+    iterations: int = 3
+    backtracks: int = 4
+
+    def __post_init__(self) -> None:
+        require_positive(self, "iterations")
+
+
+class KalmanUpdate:
+    """Gauss-Newton on log p(e) + (1/M) sum_m log N(s' | f_m(e), R_m), for Gaussian guides.
+
+    A step needs the Jacobian of the network in e, d columns, and no sampling. Exact where the likelihood is linear and
+    Gaussian; elsewhere the Laplace approximation with the Gauss-Newton curvature. The noise R_m is held at its value
+    at the present mean.
+
+    Args:
+        config: number of linearisations.
+    """
+
+    Config = KalmanUpdateConfig
+
+    def __init__(self, config: KalmanUpdateConfig) -> None:
+        self.config = config
+
+    @torch.no_grad()
+    def fit(self, model: Any, guide: Any, prior: Distribution, batch: Minibatch, generator: torch.Generator) -> None:
+        """Fit ``guide`` to ``prior`` times the likelihood of ``batch``; see :meth:`SVIUpdate.fit`."""
+        prior_mean, covariance = gaussian_moments(prior)
+        prior_precision = torch.linalg.inv(covariance)
+        mean = prior_mean
+        for _ in range(self.config.iterations):
+            gradient, precision = _linearise(model.likelihood, batch, mean)
+            slope = gradient - (prior_precision @ (mean - prior_mean)[..., None]).squeeze(-1)
+            precision = prior_precision + precision
+            step = torch.linalg.solve(precision, slope)
+            mean = self._climb(model.likelihood, prior, batch, mean, step)
+        _, precision = _linearise(model.likelihood, batch, mean)
+        guide.match(mean, torch.linalg.inv(prior_precision + precision))
+
+    def _climb(self, likelihood: Any, prior: Distribution, batch: Minibatch, mean: Tensor, step: Tensor) -> Tensor:
+        """``mean + step``, with the step halved in each environment where it would lower the log-posterior."""
+        before = log_joint(likelihood, prior, batch, mean)
+        size = torch.ones_like(before)
+        for _ in range(self.config.backtracks):
+            worse = ~(log_joint(likelihood, prior, batch, mean + size[:, None] * step) >= before - 1e-6)
+            if not worse.any():
+                break
+            size = torch.where(worse, size / 2, size)
+        else:
+            worse = ~(log_joint(likelihood, prior, batch, mean + size[:, None] * step) >= before - 1e-6)
+            size = torch.where(worse, torch.zeros_like(size), size)
+        return mean + size[:, None] * step
+
+
+def _linearise(likelihood: Any, batch: Minibatch, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradient ``[K, d]`` and Gauss-Newton precision ``[K, d, d]`` of the log-likelihood at ``mean`` ``[K, d]``."""
+    members, rows = batch.environment.shape
+    latent = mean[batch.environment]
+    (location, scale), jacobian = _jacobian(likelihood, batch.inputs, latent)
+    weight = batch.total / (rows * members) / scale.square()
+    gradient = torch.einsum("mbtd,mbt->mbd", jacobian, weight * (batch.targets - location))
+    precision = torch.einsum("mbtd,mbt,mbte->mbde", jacobian, weight, jacobian)
+    index = batch.environment.flatten()
+    d = mean.shape[1]
+    return (
+        torch.zeros_like(mean).index_add(0, index, gradient.flatten(0, 1)),
+        mean.new_zeros(len(mean), d, d).index_add(0, index, precision.flatten(0, 1)),
+    )
+
+
+def _jacobian(likelihood: Any, inputs: Tensor, latent: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """Location and scale ``[M, B, T]`` and the location's Jacobian in the latent, ``[M, B, T, d]``, forward mode."""
+
+    def location(e: Tensor) -> Tensor:
+        return likelihood(inputs, e)[0]
+
+    directions = torch.eye(latent.shape[-1], dtype=latent.dtype)[:, None, None].expand(-1, *latent.shape)
+    columns = vmap(lambda v: jvp(location, (latent,), (v,))[1])(directions)
+    return likelihood(inputs, latent), columns.movedim(0, -1)

@@ -1,0 +1,88 @@
+"""The paper's inference online: some gradient steps on the ELBO of the newest data, theta fixed (Eq. 5)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyro
+import torch
+from pyro.infer import TraceMeanField_ELBO
+from torch import nn
+from torch.distributions import Distribution
+
+from pyro_dynamics.errors import require_positive
+from pyro_dynamics.inference.log_joint import log_joint
+from pyro_dynamics.randomness import drawing_from
+from pyro_dynamics.transitions import Minibatch
+
+
+@dataclass(frozen=True)
+class SVIUpdateConfig:
+    """How the guide is fitted online; 60 steps at five times the offline rate are the paper's.
+
+    Attributes:
+        steps: gradient steps after each transition.
+        learning_rate: of Adam, whose state starts anew with each transition: kept, it makes the standard deviation
+            too large.
+        samples: draws of e for each gradient, all in one vectorised call.
+    """
+
+    steps: int = 60
+    learning_rate: float = 5e-3
+    samples: int = 16
+
+    def __post_init__(self) -> None:
+        require_positive(self, "steps", "learning_rate", "samples")
+
+
+class SVIUpdate:
+    """Moves a guide down the negative ELBO; it starts where it stands, usually at the last posterior.
+
+    Args:
+        config: steps, rate and samples.
+    """
+
+    Config = SVIUpdateConfig
+
+    def __init__(self, config: SVIUpdateConfig) -> None:
+        self.config = config
+
+    def fit(self, model: Any, guide: Any, prior: Distribution, batch: Minibatch, generator: torch.Generator) -> None:
+        """Fit ``guide`` to ``prior`` times the likelihood of ``batch``.
+
+        Args:
+            model: a Pyro model ``model(batch, prior)`` over K environments with a module ``likelihood``.
+            guide: its guide, behind the contract of :mod:`pyro_dynamics.guides.contract`.
+            prior: batch shape ``[K]``; where it has no closed-form divergence its ``log_prob`` may lack a constant.
+            batch: the data; ``total`` is the number of rows times the temperature of the likelihood.
+            generator: source of the guide's samples.
+        """
+        free = [parameter for parameter in guide.parameters() if parameter.requires_grad]
+        if free:
+            elbo = TraceMeanField_ELBO(self.config.samples, max_plate_nesting=2, vectorize_particles=True)(model, guide)
+            optimiser = torch.optim.Adam(free, lr=self.config.learning_rate, fused=True)
+            with (
+                pyro.settings.context(module_local_params=True),
+                pyro.validation_enabled(False),
+                drawing_from(generator),
+                _fixed(model),
+            ):
+                for _ in range(self.config.steps):
+                    optimiser.zero_grad()
+                    elbo(batch, prior).backward()
+                    optimiser.step()
+        guide.settle(lambda latent: log_joint(model.likelihood, prior, batch, latent))
+
+
+@contextmanager
+def _fixed(module: nn.Module) -> Iterator[None]:
+    """Spare the gradients of theta, which Eq. 5 holds fixed."""
+    free = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    for parameter in free:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in free:
+            parameter.requires_grad_(True)
