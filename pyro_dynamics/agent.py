@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from pyro_dynamics.control import MPC, MPCConfig, TrajectorySampler
+from pyro_dynamics.diagnostics import mixture_pit
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference import (
     Belief,
@@ -116,6 +117,28 @@ class Agent:
             latents = self.posterior().sample((samples,))[:, environment]
         log_likelihood = self.log_likelihood(state, action, next_state, latents)
         return log_likelihood.logsumexp(dim=(0, 1)) - math.log(samples * self.model.likelihood.members)
+
+    @torch.no_grad()
+    def predictive_pit(
+        self,
+        state: Tensor,
+        action: Tensor,
+        next_state: Tensor,
+        environment: Tensor,
+        generator: torch.Generator,
+        samples: int = 64,
+    ) -> Tensor:
+        """The CDF of the prediction at what happened, ``[B, T]``, under the belief as it is now.
+
+        Uniform on [0, 1] where the belief and the network are calibrated; see
+        :mod:`pyro_dynamics.diagnostics.predictive`. The arguments are those of :meth:`log_predictive`.
+        """
+        with drawing_from(generator):
+            latents = self.posterior().sample((samples,))[:, environment]
+        rows = (samples, self.model.likelihood.members, len(state))
+        inputs = self.task.inputs(state, action).expand(*rows, -1)
+        location, scale = self.model.likelihood(inputs, latents.unsqueeze(1).expand(*rows, -1))
+        return mixture_pit(location, scale, self.task.targets(state, next_state))
 
     def log_likelihood(self, state: Tensor, action: Tensor, next_state: Tensor, latents: Tensor) -> Tensor:
         """log p(s' | s, a, e) of every member, in nats.

@@ -2,19 +2,21 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 import tyro
 from tqdm import tqdm
 
-from pyro_dynamics.diagnostics import ContextProbe
+from pyro_dynamics.diagnostics import ContextProbe, belief_health, coverage, pit_histogram
 from pyro_dynamics.diagnostics.figures import draw_adaptation
+from pyro_dynamics.diagnostics.health import RECENT, Stream
 from pyro_dynamics.environments import Context, Family, Schedule
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import Team, adapt
+from pyro_dynamics.experiments import RunFolder, Team, adapt
 from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json, write_json_lines
 from pyro_dynamics.experiments.progress import label
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
@@ -27,7 +29,8 @@ class AdaptFlags:
     """Act in one environment with a trained model, updating the belief after every step (Eq. 5).
 
     The belief begins at the prior N(0, I). Prints a line a step, and stores the steps as JSON lines, a summary and a
-    picture in DIR/adapt/NAME.
+    picture in DIR/adapt/NAME. At the end it tells how many of the targets lay in their 90 % intervals before they were
+    seen, and whether the belief can be trusted: healthy, collapsed, stale, over-confident or out of the trained range.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -74,13 +77,16 @@ def main(arguments: Sequence[str]) -> None:
     robots = family.make_vector([schedule], steps)
     rows: list[dict[str, Any]] = []
     if not flags.quiet:
-        print(f"{'step':>5} {family.axis:>20} {'reward':>8} {'log p(s)':>9}  belief: mean +- sd of each latent")
+        numbers = f"{'reward':>8} {'log p(s)':>9} {'in 90 %':>8}"
+        print(f"{'step':>5} {family.axis:>20} {numbers}  belief: mean +- sd of each latent")
     for step in tqdm(adapt(team, robots, flags.seed), total=steps, unit="step", disable=None):
         row = {
             "step": step.index,
             "context": as_json(step.context[0]),
             "reward": float(step.reward),
             "log_likelihood": float(step.log_likelihood),
+            "coverage": float(coverage(step.pit[0])),
+            "pit": step.pit[0].tolist(),
             "mean": step.mean[0].tolist(),
             "sd": step.scale[0].tolist(),
         }
@@ -89,14 +95,17 @@ def main(arguments: Sequence[str]) -> None:
             tqdm.write(line(row), file=sys.stdout)
     robots.close()
 
-    summary = summarise(rows, trained, family)
+    summary = summarise(rows, trained, family) | {"health": health(rows, trained, reached(folder, flags.checkpoint))}
     write_json_lines(out / "steps.jsonl", rows)
     write_json(out / "summary.json", {"run": str(flags.dir), "seed": flags.seed, **summary})
     write_bytes(out / "belief.png", picture(rows, trained, family))
     print(f"\nreturn over {len(rows)} steps: {summary['return']:.1f}")
     print(f"mean one-step log-likelihood: {summary['log_likelihood']:.2f} nats")
+    print(coverage_line(summary["coverage"]))
     for entry in summary["belief"]:
         print(f"after step {entry['step']} ({family.axis}: {label(entry['context'])}): {entry['words']}")
+    for index, finding in enumerate(summary["health"]):
+        print(f"{'also' if index else 'belief'}: {finding['state']}: {finding['why']}")
     print(f"results: {out}\npicture: {out / 'belief.png'}")
 
 
@@ -125,17 +134,48 @@ def as_json(context: Any) -> Context:
 def line(row: dict[str, Any]) -> str:
     """One step for people."""
     belief = "  ".join(f"{mean:+.3f} +- {sd:.3f}" for mean, sd in zip(row["mean"], row["sd"], strict=True))
-    return f"{row['step']:>5} {label(row['context']):>20} {row['reward']:>8.2f} {row['log_likelihood']:>9.2f}  {belief}"
+    numbers = f"{row['reward']:>8.2f} {row['log_likelihood']:>9.2f} {row['coverage']:>8.0%}"
+    return f"{row['step']:>5} {label(row['context']):>20} {numbers}  {belief}"
 
 
 def summarise(rows: Sequence[dict[str, Any]], trained: Team, family: Family) -> dict[str, Any]:
-    """Return, mean log-likelihood, and the belief at the end of every stretch of constant context."""
+    """Return, mean log-likelihood, coverage, and the belief at the end of every stretch of constant context."""
     ends = [i for i in range(len(rows)) if i + 1 == len(rows) or rows[i + 1]["context"] != rows[i]["context"]]
     return {
         "return": sum(row["reward"] for row in rows),
         "log_likelihood": sum(row["log_likelihood"] for row in rows) / len(rows),
+        "coverage": {
+            "all": float(np.mean([row["coverage"] for row in rows])),
+            f"last_{RECENT}": float(np.mean([row["coverage"] for row in rows[-RECENT:]])),
+        },
+        "pit": pit_histogram(torch.tensor([row["pit"] for row in rows])),
         "belief": [describe(rows[i], trained, family) for i in ends],
     }
+
+
+def coverage_line(shares: dict[str, float]) -> str:
+    """How many of the targets lay in their 90 % intervals."""
+    every, recent = shares.values()
+    return f"coverage of 90 % intervals: {every:.0%} over the whole stream, {recent:.0%} over the last {RECENT} steps"
+
+
+def reached(folder: RunFolder, checkpoint: int | None) -> float | None:
+    """Mean log-likelihood in nats of the held-out episodes of the checkpoint's round; None after no training."""
+    m = folder.last_round if checkpoint is None else checkpoint
+    values = [row["log_likelihood"] for row in folder.metrics() if row["round"] == m]
+    return float(np.mean(values)) if values and None not in values else None
+
+
+def health(rows: Sequence[dict[str, Any]], trained: Team, expected: float | None) -> list[dict[str, str]]:
+    """Whether the belief can be trusted, the most serious finding first; nothing for an agent without a latent."""
+    if not rows[0]["mean"]:
+        return []
+    mean, scale, log_likelihood, pit = (
+        np.array([row[key] for row in rows]) for key in ("mean", "sd", "log_likelihood", "pit")
+    )
+    trained_mean, trained_scale = (part.numpy() for part in trained.beliefs())
+    stream = Stream(mean, scale, log_likelihood, pit, trained_mean, trained_scale, expected)
+    return [asdict(finding) for finding in belief_health(stream)]
 
 
 def describe(row: dict[str, Any], trained: Team, family: Family) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def draw_training(rows: Sequence[Mapping[str, Any]], axis: str) -> bytes:
         for dimension in range(dimensions):
             axes[1 + dimension].xaxis.set_major_locator(MaxNLocator(integer=True))
             axes[1 + dimension].set(xlabel="round", title=f"latent {dimension}: mean and two standard deviations")
-        return _png(figure)
+        return png(figure)
 
 
 def draw_adaptation(
@@ -69,10 +69,11 @@ def draw_adaptation(
     trained_means: np.ndarray,
     probe: ContextProbe | None,
 ) -> bytes:
-    """The belief over time beside the true context, the latent itself, reward, and predictive log-likelihood.
+    """The belief over time beside the true context, the latent itself, reward, and how well it predicts.
 
     Args:
-        steps: rows with ``step``, ``context``, ``reward``, ``log_likelihood``, ``mean`` and ``sd``.
+        steps: rows with ``step``, ``context``, ``reward``, ``log_likelihood``, ``mean`` and ``sd``; where they have
+            ``coverage`` too, that of the 90 % predictive intervals is drawn at the bottom.
         axis: name and unit of the hidden parameter.
         trained: the training contexts.
         trained_means: their latent means ``[K, d]``.
@@ -82,9 +83,12 @@ def draw_adaptation(
     mean, scale = np.array([row["mean"] for row in steps]), np.array([row["sd"] for row in steps])
     dimensions = mean.shape[-1]
     with matplotlib.rc_context(STYLE):
-        panels = 2 + dimensions + (probe is not None)
-        figure = Figure(figsize=(9, 2.3 * panels), layout="constrained")
-        axes = list(figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0])
+        heights = [1.0] * (2 + dimensions + (probe is not None)) + [0.6] * ("coverage" in steps[0])
+        figure = Figure(figsize=(9, 2.3 * sum(heights)), layout="constrained")
+        axes = list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
+        axes[-1].set(xlabel="step")
+        if "coverage" in steps[0]:
+            _draw_coverage(axes.pop(), time, np.array([row["coverage"] for row in steps]))
         if probe is not None:
             _draw_decoded(axes.pop(0), time, steps, mean, scale, probe, axis, trained)
         colours = _colours(len(trained))
@@ -108,8 +112,32 @@ def draw_adaptation(
             low, high = np.percentile(values, [1, 100])
             panel.set(ylabel=name, ylim=(low - 0.1 * (high - low) - 1e-9, high + 0.1 * (high - low) + 1e-9))
             panel.legend(fontsize=9, loc="lower right")
-        axes[-1].set(xlabel="step")
-        return _png(figure)
+        return png(figure)
+
+
+def draw_calibration(rows: Sequence[Mapping[str, float]], chosen: float) -> bytes:
+    """Coverage of the belief and of its predictions by temperature, as a PNG.
+
+    Args:
+        rows: with ``temperature``, ``belief_coverage`` and ``predictive_coverage``.
+        chosen: the temperature that was chosen.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7, 4.4), layout="constrained")
+        panel = figure.subplots()
+        temperatures = [row["temperature"] for row in rows]
+        for key, words in (
+            ("belief_coverage", "of the trained latents by the belief"),
+            ("predictive_coverage", "of the targets, one step ahead"),
+        ):
+            panel.plot(temperatures, [row[key] for row in rows], marker="o", label=words)
+        panel.axhline(0.9, color="black", ls=":", lw=1.5, label="calibrated")
+        panel.axvline(chosen, color="tab:red", lw=1, label=f"chosen: {chosen:g}")
+        panel.set(
+            xscale="log", xlabel="temperature of the likelihood", ylabel="coverage of 90 % regions", ylim=(0, 1.03)
+        )
+        panel.legend(fontsize=9)
+        return png(figure)
 
 
 def draw_comparison(curves: Mapping[str, Sequence[Sequence[float]]], title: str) -> bytes:
@@ -134,7 +162,16 @@ def draw_comparison(curves: Mapping[str, Sequence[Sequence[float]]], title: str)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set(xlabel="round (one episode in each environment)", ylabel="mean return", title=title)
         panel.legend()
-        return _png(figure)
+        return png(figure)
+
+
+def _draw_coverage(panel: Axes, time: np.ndarray, coverage: np.ndarray) -> None:
+    width = min(50, max(1, len(coverage) // 4))
+    running = np.convolve(coverage, np.ones(width) / width, mode="valid")
+    panel.axhline(0.9, color="black", ls=":", lw=1.5)
+    panel.plot(time[width - 1 :], running, color="tab:blue", label=f"last {width} steps (dotted: calibrated)")
+    panel.set(ylabel="in 90 %", ylim=(min(0.45, running.min() - 0.05), 1.05))
+    panel.legend(fontsize=9, loc="lower right")
 
 
 def _draw_decoded(
@@ -182,7 +219,8 @@ def _text(context: Any) -> str:
     return context if isinstance(context, str) else f"{context:g}"
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure) -> bytes:
+    """The figure as the bytes of a PNG file."""
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     return buffer.getvalue()

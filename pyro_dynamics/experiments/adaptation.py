@@ -1,7 +1,8 @@
 """Acting in environments that were never trained on, with theta fixed and beliefs updated after every step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 from gymnasium.vector import VectorEnv
@@ -23,6 +24,7 @@ class AdaptationStep:
         reward: ``[K]``.
         alive: ``[K]``, false for environments whose episode ended before this step.
         log_likelihood: of what happened, under the belief BEFORE it was seen, in nats, ``[K]``.
+        pit: the prediction's CDF at what happened, under the same belief, for each target dimension, ``[K, T]``.
         mean: of the belief after the update, ``[K, d]``.
         scale: its standard deviation, ``[K, d]``.
     """
@@ -32,11 +34,18 @@ class AdaptationStep:
     reward: Tensor
     alive: Tensor
     log_likelihood: Tensor
+    pit: Tensor
     mean: Tensor
     scale: Tensor
 
 
-def adapt(team: Team, robots: VectorEnv, seed: int, episode: int = 0) -> Iterator[AdaptationStep]:
+def adapt(
+    team: Team,
+    robots: VectorEnv,
+    seed: int,
+    episode: int = 0,
+    before_step: Callable[[int], None] | None = None,
+) -> Iterator[AdaptationStep]:
     """One episode in every environment; beliefs begin where the team's guides stand and are updated by Eq. 5.
 
     Args:
@@ -44,13 +53,28 @@ def adapt(team: Team, robots: VectorEnv, seed: int, episode: int = 0) -> Iterato
         robots: K environments in lockstep.
         seed: names the random streams.
         episode: a further name, for repeated episodes.
+        before_step: called with the index of each step before its action is planned; an experiment tells an agent of
+            a switch by it.
     """
     environment = torch.arange(robots.num_envs)
     draws = derive_generator(seed, "adapt", episode, "actions")
+    # A stream of its own: measuring calibration must not change what the robots do.
+    measuring = derive_generator(seed, "adapt", episode, "calibration")
     seeds = [derive_seed(seed, "adapt", episode, "reset", k) for k in range(robots.num_envs)]
+    steps = count()
+
+    def policy(state: Tensor) -> Tensor:
+        index = next(steps)
+        if before_step is not None:
+            before_step(index)
+        return team.act(state, environment, draws)
+
     team.reset()
-    for step in interact(robots, lambda state: team.act(state, environment, draws), seeds):
-        log_likelihood = team.log_predictive(step.state, step.action, step.next_state, environment, draws)
+    for step in interact(robots, policy, seeds):
+        happened = (step.state, step.action, step.next_state, environment)
+        log_likelihood = team.log_predictive(*happened, draws)
+        pit = team.predictive_pit(*happened, measuring)
         keep = step.alive
-        team.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
-        yield AdaptationStep(step.index, step.context, step.reward, step.alive, log_likelihood, *team.beliefs())
+        if keep.any():
+            team.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
+        yield AdaptationStep(step.index, step.context, step.reward, step.alive, log_likelihood, pit, *team.beliefs())

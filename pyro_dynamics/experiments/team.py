@@ -54,6 +54,16 @@ class Team:
         ]
         return _join(parts)
 
+    def predictive_pit(
+        self, state: Tensor, action: Tensor, next_state: Tensor, environment: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """The CDF of the prediction at what happened, ``[B, T]``, under the beliefs as they are now."""
+        parts = [
+            (rows, agent.predictive_pit(state[rows], action[rows], next_state[rows], local, generator))
+            for agent, rows, local in self._split(environment)
+        ]
+        return _join(parts)
+
     def beliefs(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of q(e) for every environment in order, each ``[K, d]``."""
         order = torch.tensor([environment for share in self.shares for environment in share]).argsort()

@@ -1,6 +1,7 @@
 """Gaussians by mean and covariance, however they are written."""
 
 import torch
+from pyro import distributions
 from torch import Tensor
 from torch.distributions import Distribution, Independent, LowRankMultivariateNormal, MultivariateNormal, Normal
 
@@ -34,3 +35,10 @@ def moments(distribution: Distribution, samples: int = 256) -> tuple[Tensor, Ten
     draws = distribution.sample((samples,))
     centred = draws - draws.mean(0)
     return draws.mean(0), torch.einsum("nki,nkj->kij", centred, centred) / (samples - 1)
+
+
+def gaussian_like(distribution: Distribution, mean: Tensor, covariance: Tensor) -> Distribution:
+    """A Gaussian, with independent dimensions where ``distribution`` has them and so the covariance is diagonal."""
+    if is_gaussian(distribution) and isinstance(distribution, Independent):
+        return distributions.Normal(mean, covariance.diagonal(dim1=-2, dim2=-1).sqrt()).to_event(1)
+    return distributions.MultivariateNormal(mean, covariance)

@@ -51,7 +51,7 @@ class KalmanUpdate:
         """Fit ``guide`` to ``prior`` times the likelihood of ``batch``; see :meth:`SVIUpdate.fit`."""
         prior_mean, covariance = gaussian_moments(prior)
         prior_precision = torch.linalg.inv(covariance)
-        mean = prior_mean
+        mean = guide.frozen().mean
         for _ in range(self.config.iterations):
             gradient, precision = _linearise(model.likelihood, batch, mean)
             slope = gradient - (prior_precision @ (mean - prior_mean)[..., None]).squeeze(-1)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,9 @@ import torch
 from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 
-from pyro_dynamics.errors import require_positive
+from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
+from pyro_dynamics.inference.remedies import LatentSite, check_movable, kl_weight, move_apart, relief
 from pyro_dynamics.randomness import drawing_from
 from pyro_dynamics.transitions import Minibatch, shuffled_minibatches
 
@@ -29,6 +31,11 @@ class OfflineConfig:
             latent wakes after some thousands of steps, and early rounds starve without.
         decay: let both rates fall linearly to nothing over the second half of each training, and start anew with the
             next. PETS keeps them; without the fall the noise of the last steps costs several nats a transition.
+        kl_warm_up: against collapse: the fraction of each training, up to 1, over which the weight of the divergence
+            KL(q || p) rises linearly from 0 to 1; 0 for full weight at once, as in the paper. See docs/collapse.md.
+        free_nats: against collapse: the divergence of each environment counts only above this many nats.
+        spread: against collapse: before the first training the guide's means are moved apart at random, by this
+            standard deviation. Needs a Gaussian guide.
     """
 
     learning_rate: float = 1e-3
@@ -37,9 +44,17 @@ class OfflineConfig:
     epochs: int = 10
     min_steps: int = 1
     decay: bool = False
+    kl_warm_up: float = 0.0
+    free_nats: float = 0.0
+    spread: float = 0.0
 
     def __post_init__(self) -> None:
         require_positive(self, "learning_rate", "guide_learning_rate", "batch_size", "epochs", "min_steps")
+        if not 0 <= self.kl_warm_up <= 1:  # NaN compares false and is refused too
+            raise UserError(f"kl-warm-up is a fraction of a training, from 0 (off) to 1, not {self.kl_warm_up}")
+        for name in ("free_nats", "spread"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"{name.replace('_', '-')} must be 0 (off) or more, not {getattr(self, name)}")
 
 
 class OfflineInference:
@@ -49,7 +64,10 @@ class OfflineInference:
         model: a Pyro model ``model(batch)`` with a module ``likelihood`` that has ``members``, ``fit_normaliser``
             and ``penalty``.
         guide: its Pyro guide.
-        config: rates, batch size and epochs.
+        config: rates, batch size, epochs and remedies against collapse.
+
+    Raises:
+        UserError: if the means shall be moved apart and the guide is not Gaussian.
     """
 
     def __init__(self, model: Any, guide: nn.Module, config: OfflineConfig) -> None:
@@ -62,16 +80,27 @@ class OfflineInference:
             ],
             fused=True,
         )
+        if config.spread and guide.latent_dim:  # there is nothing to move for generalists and specialists
+            check_movable(guide)
 
     def loss(self, batch: Minibatch) -> Tensor:
         """The negative ELBO of all N transitions, estimated from a minibatch, in nats."""
         return self.elbo(batch)
 
-    def step(self, batch: Minibatch) -> float:
-        """One gradient step on (negative ELBO) / N + penalty; returns the ELBO estimate in nats for each transition."""
+    def step(self, batch: Minibatch, done: float = 1.0) -> float:
+        """One gradient step on (negative ELBO + relief) / N + penalty, when ``done`` of the training is over.
+
+        The relief is that of the remedies against collapse, nothing by default.
+
+        Returns:
+            The estimate of the ELBO itself, without relief, in nats for each transition.
+        """
         self.optimiser.zero_grad()
-        loss = self.loss(batch) / batch.total
-        (loss + self.model.likelihood.penalty()).backward()
+        weight, free_nats = kl_weight(done, self.config.kl_warm_up), self.config.free_nats
+        with LatentSite() if weight < 1 or free_nats else nullcontext() as site:
+            loss = self.loss(batch) / batch.total
+        objective = loss if site is None else loss + relief(site.divergence(), weight, free_nats) / batch.total
+        (objective + self.model.likelihood.penalty()).backward()
         self.optimiser.step()
         return -loss.item()
 
@@ -98,6 +127,9 @@ class OfflineInference:
         likelihood = self.model.likelihood
         likelihood.fit_normaliser(inputs)
         self.guide.prepare(inputs, targets, environment)
+        # Adam's state is empty before the first step ever, and is part of a checkpoint: a resumed run knows it too.
+        if self.config.spread and self.guide.latent_dim and not self.optimiser.state:
+            move_apart(self.guide, self.config.spread, generator)
         mean = math.nan
         with pyro.settings.context(module_local_params=True), pyro.validation_enabled(False), drawing_from(generator):
             shuffles = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
@@ -109,8 +141,9 @@ class OfflineInference:
                 )
                 elbos = []
                 for index, batch in enumerate(batches):
-                    self._set_rates(done=(epoch + index / steps_an_epoch) / epochs)
-                    elbos.append(self.step(batch))
+                    done = (epoch + index / steps_an_epoch) / epochs
+                    self._set_rates(done)
+                    elbos.append(self.step(batch, done))
                 mean = sum(elbos) / len(elbos)
                 if on_epoch:
                     on_epoch(epoch, mean)

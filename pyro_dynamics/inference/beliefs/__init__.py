@@ -1,9 +1,33 @@
 """Beliefs by what they remember: one short file each, all behind :mod:`pyro_dynamics.inference.beliefs.contract`."""
 
+from pyro_dynamics.inference.beliefs.changepoint import ChangepointBelief, ChangepointConfig
 from pyro_dynamics.inference.beliefs.contract import Belief, Update
+from pyro_dynamics.inference.beliefs.diffusion import DiffusionBelief, DiffusionConfig
 from pyro_dynamics.inference.beliefs.exact import ExactBelief, ExactConfig
+from pyro_dynamics.inference.beliefs.power import PowerBelief, PowerConfig
+from pyro_dynamics.inference.beliefs.window import WindowBelief, WindowConfig
 
-__all__ = ["BELIEFS", "Belief", "ExactBelief", "ExactConfig", "Update"]
+__all__ = [
+    "BELIEFS",
+    "Belief",
+    "ChangepointBelief",
+    "ChangepointConfig",
+    "DiffusionBelief",
+    "DiffusionConfig",
+    "ExactBelief",
+    "ExactConfig",
+    "PowerBelief",
+    "PowerConfig",
+    "Update",
+    "WindowBelief",
+    "WindowConfig",
+]
 
-BELIEFS: dict[str, type[Belief]] = {"exact": ExactBelief}
+BELIEFS: dict[str, type[Belief]] = {
+    "exact": ExactBelief,
+    "power": PowerBelief,
+    "diffusion": DiffusionBelief,
+    "window": WindowBelief,
+    "changepoint": ChangepointBelief,
+}
 """The beliefs by the name that a user types."""

@@ -34,10 +34,14 @@ class Belief:
 
     Config: ClassVar[type]
     """The frozen settings of the belief."""
+    leaves_memory_to_the_guide: ClassVar[bool] = False
+    """Whether it goes with a guide that is computed from a memory of its own."""
 
     def __init__(self, model: Any, guide: Any, rule: Update, config: Any = None, temperature: float = 1.0) -> None:
         if not 0 < temperature <= 1:
             raise UserError(f"temperature must lie in (0, 1], not {temperature}")
+        if guide.reads_transitions and not self.leaves_memory_to_the_guide:
+            raise UserError(f"{type(guide).__name__} remembers transitions itself: use it with --belief exact")
         self.model, self.guide, self.rule, self.temperature = model, guide, rule, temperature
         self.config = config if config is not None else self.Config()
         self.begin()

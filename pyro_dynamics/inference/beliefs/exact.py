@@ -17,6 +17,7 @@ class ExactBelief(Belief):
     """Remembers everything for ever (Eq. 3): right while nothing changes, and too hard to follow a change."""
 
     Config = ExactConfig
+    leaves_memory_to_the_guide = True
 
     def prior(self, posterior: Distribution, seen: Tensor) -> Distribution:
         return posterior

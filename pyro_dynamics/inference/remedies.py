@@ -1,0 +1,90 @@
+"""Remedies against collapse, where the network learns to ignore the latent; all of them are off by default.
+
+At the start the samples of e are noise to the network. It then learns to do without, the divergence KL(q(e_k) || p(e_k))
+pulls each q(e_k) into the prior, and nothing pulls it out again. Each remedy breaks one link of that chain: KL warm-up
+and free bits loosen the pull, means apart make e worth listening to. Measurements: docs/collapse.md.
+"""
+
+from typing import Any
+
+import torch
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+from torch.distributions import kl_divergence
+
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.inference.gaussians import gaussian_moments
+
+
+def kl_weight(done: float, warm_up: float) -> float:
+    """The weight of the divergence when the fraction ``done`` of a training is over: from 0 linearly to 1.
+
+    Bowman et al. 2016, *Generating sentences from a continuous space*, section 3.1. ``warm_up`` 0 is off: always 1.
+    """
+    return min(1.0, done / warm_up) if warm_up else 1.0
+
+
+def relief(divergence: Tensor, weight: float, free_nats: float) -> Tensor:
+    """What is added to the negative ELBO, which counts the whole divergence: sum_k w max(KL_k - free, 0) - KL_k.
+
+    This is max(KL, free) of Kingma et al. 2016, *Improved variational inference with inverse autoregressive flow*,
+    Eq. 15, but for a constant. Theirs are the nats of a group of dimensions, averaged over a minibatch; here a group
+    is the whole latent of one environment, for in most families of guides the dimensions have no divergence each.
+
+    Args:
+        divergence: KL(q(e_k) || p(e_k)) in nats, ``[K]``.
+        weight: of what is above ``free_nats``, see :func:`kl_weight`.
+        free_nats: nats of each environment that cost nothing.
+
+    Returns:
+        A scalar, in nats.
+    """
+    return (weight * (divergence - free_nats).relu() - divergence).sum()
+
+
+class LatentSite(Messenger):
+    """Looks on while Pyro computes an ELBO, and keeps the site ``e`` of the guide and of the model.
+
+    The divergence is then that of the ELBO itself: the same posterior, not computed twice, and for families without a
+    closed form the same sample. With weight 0 nothing of it is left over.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sites: list[Any] = []
+
+    def _pyro_post_sample(self, message: Any) -> None:
+        if message["name"] == "e":
+            self.sites.append(message)
+
+    def divergence(self) -> Tensor:
+        """KL(q(e_k) || p(e_k)) ``[K]``, in nats: in closed form or by the sample, as in ``TraceMeanField_ELBO``."""
+        guide, model = self.sites  # the guide runs first
+        try:
+            return kl_divergence(guide["fn"], model["fn"])
+        except NotImplementedError:
+            return guide["fn"].log_prob(guide["value"]) - model["fn"].log_prob(guide["value"])
+
+
+def check_movable(guide: Any) -> None:
+    """Refuse, before any work, a guide whose means :func:`move_apart` could not place.
+
+    Raises:
+        UserError: if the family is not Gaussian.
+    """
+    try:
+        probe = guide.for_environments(1)
+        probe.match(*gaussian_moments(probe.posterior()))
+    except UserError:
+        raise UserError(
+            f"spread places the means of a Gaussian guide apart, and {type(guide).__name__} is none: choose a Gaussian "
+            "guide (diagonal, full-rank, low-rank, laplace) or leave spread at 0"
+        ) from None
+
+
+@torch.no_grad()
+def move_apart(guide: Any, spread: float, generator: torch.Generator) -> None:
+    """Add independent N(0, spread^2) draws to the means ``[K, d]`` of a Gaussian guide; covariances stay."""
+    mean, covariance = gaussian_moments(guide.posterior())
+    noise = torch.randn(mean.shape, generator=generator)
+    guide.match(mean + spread * noise.to(mean), covariance)

@@ -1,0 +1,187 @@
+"""pyro-dynamics calibrate: choose the temperature at which the online belief is as sure as it may be."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from tqdm import tqdm
+
+from pyro_dynamics.agent import Agent
+from pyro_dynamics.diagnostics.figures import draw_calibration
+from pyro_dynamics.environments import Family
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments import RunFolder
+from pyro_dynamics.experiments.calibration import ENOUGH, Calibration, calibrate, choose, first_episodes
+from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json
+from pyro_dynamics.experiments.progress import label
+from pyro_dynamics.runners.assembly import load_run, set_threads
+from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, flag_values, online_defaults
+from pyro_dynamics.runners.main import run_as_module
+from pyro_dynamics.transitions import Transitions
+
+HARDLY_VARIES = 0.05
+"""Predictive coverages that lie nearer together than this tell nothing of the temperature."""
+
+
+@dataclass(frozen=True)
+class CalibrateFlags:
+    """Choose the temperature of the online likelihood, by replaying episodes that the model was not trained on.
+
+    Transitions are correlated and the network is imperfect, so that a belief which takes each transition at its word
+    (temperature 1) is too sure. The last round's episodes are brought, step by step, into fresh beliefs about the
+    training environments, at each temperature. There the right latent is known: training found it from all the data
+    (and, in runs with --update-while-training, from these episodes too).
+    The largest temperature is chosen at which at least 85 % of the belief's central 90 % regions hold it, over the
+    second half of each episode. Prints a table and the flag for `adapt` and `evaluate`, and stores both in
+    DIR/calibration.json, with a picture beside it.
+    """
+
+    dir: tyro.conf.Positional[Path]
+    """Folder of a trained run, with a latent."""
+    online: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
+    temperatures: tuple[float, ...] = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+    """Those to try, each in (0, 1]; they take the place of --temperature, which must not be given here."""
+    steps: int | None = None
+    """Steps of each episode to replay; all of them by default."""
+    seed: int = 0
+    """Names the random streams."""
+    checkpoint: int | None = None
+    """Round whose checkpoint and episodes are taken; the newest by default."""
+    out: Path | None = None
+    """Where the table goes; DIR/calibration.json by default."""
+    threads: int = 1
+    """Processor threads."""
+
+
+def parse(arguments: Sequence[str]) -> CalibrateFlags:
+    """The flags; how beliefs are updated comes from the run, where it is not given.
+
+    Raises:
+        UserError: if a temperature makes no sense.
+    """
+    defaults = CalibrateFlags(dir=tyro.MISSING, online=online_defaults(arguments))
+    flags = tyro.cli(CalibrateFlags, prog="pyro-dynamics calibrate", args=arguments, default=defaults)
+    if "--temperature" in flag_values(arguments):
+        raise UserError("calibrate chooses the temperature itself: give those to try by --temperatures")
+    if not flags.temperatures or not all(0 < temperature <= 1 for temperature in flags.temperatures):
+        raise UserError("--temperatures needs one or more numbers in (0, 1]")
+    if flags.steps is not None and flags.steps < 2:
+        raise UserError(f"--steps must be at least 2, not {flags.steps}")
+    return replace(flags, temperatures=tuple(sorted(set(flags.temperatures), reverse=True)))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    flags = parse(arguments)
+    set_threads(flags.threads)
+    folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
+    refuse_without_latent(config)
+    m, episodes = held_out(folder, family, flags)
+    out = flags.out or folder.path / "calibration.json"
+    make_folder(out.parent)
+
+    agent = trained.agents[0]
+    with tqdm(total=len(flags.temperatures) * len(episodes), unit="step", dynamic_ncols=True) as bar:
+
+        def on_step(temperature: float) -> None:
+            bar.set_description(f"temperature {temperature:g}", refresh=False)
+            bar.update()
+
+        rows = calibrate(
+            lambda temperature: with_temperature(agent, flags.online, temperature),
+            trained.beliefs()[0],
+            episodes,
+            flags.temperatures,
+            flags.seed,
+            on_step,
+        )
+    chosen = choose(rows)
+    words = in_words(rows, chosen)
+    print_table(rows, chosen, family)
+    print("\n" + "\n".join(words))
+    table = [asdict(row) for row in rows]
+    summary = {
+        "run": str(flags.dir),
+        "round": m,
+        "seed": flags.seed,
+        "steps": len(episodes),
+        "online": asdict(replace(flags.online, temperature=chosen.temperature)),
+        "temperature": chosen.temperature,
+        "enough": chosen.belief_coverage >= ENOUGH,
+        "words": words,
+        "temperatures": table,
+    }
+    write_json(out, summary)
+    write_bytes(out.with_suffix(".png"), draw_calibration(table, chosen.temperature))
+    online = f"--belief {flags.online.belief} --update {flags.online.update} --temperature {chosen.temperature:g}"
+    print(f"\nuse with adapt and evaluate: {online}\nresults: {out}\npicture: {out.with_suffix('.png')}")
+
+
+def refuse_without_latent(config: RunConfig) -> None:
+    """Raises :class:`UserError` where there is no belief to calibrate."""
+    reasons = {
+        "specialist": "specialists have a model for each environment and no latent",
+        "generalist": "a generalist has no latent",
+    }
+    if config.agent in reasons:
+        raise UserError(f"{reasons[config.agent]}, so there is no belief to calibrate: give a run of --agent latent")
+
+
+def held_out(folder: RunFolder, family: Family, flags: CalibrateFlags) -> tuple[int, list[Transitions]]:
+    """A round, and its first episode in each environment; the agent saved with it acted in them, untrained on them.
+
+    Raises:
+        UserError: if there is no such round.
+    """
+    m = folder.last_round if flags.checkpoint is None else flags.checkpoint
+    assert m is not None  # a checkpoint was loaded
+    if m == 0:
+        raise UserError(f"{folder.path} has only round 0, which acted at random and trained nothing: train for longer")
+    data = Transitions.load(folder.path / "transitions" / f"round-{m:03d}.npz")
+    return m, first_episodes(data, len(family.train))[: flags.steps]
+
+
+def with_temperature(agent: Agent, online: OnlineConfig, temperature: float) -> Agent:
+    """The agent with fresh beliefs about as many environments, whose updates have this temperature."""
+    fresh = agent.for_environments(agent.environments)
+    fresh.belief = replace(online, temperature=temperature).factory()(fresh.model, fresh.guide)
+    return fresh
+
+
+def print_table(rows: Sequence[Calibration], chosen: Calibration, family: Family) -> None:
+    """A line for each temperature."""
+    environments = "".join(f"{label(context)[:10]:>11}" for context in family.train)
+    print(f"\n{'':<13}{'coverage of 90 % regions':^24}\n{'temperature':<13}{'belief':>9}{'predictive':>13}", end="")
+    print(f"{'log p(s)':>11}{'sd at end':>11}  belief at:{environments}")
+    for row in rows:
+        parts = "".join(f"{share:>11.0%}" for share in row.by_environment)
+        numbers = f"{row.belief_coverage:>9.0%}{row.predictive_coverage:>13.0%}{row.log_likelihood:>11.2f}"
+        mark = "*" if row is chosen else " "
+        print(f"{row.temperature:<11g}{mark} {numbers}{row.belief_sd:>11.3f}            {parts}")
+
+
+def in_words(rows: Sequence[Calibration], chosen: Calibration) -> list[str]:
+    """What the table says."""
+    if chosen.belief_coverage >= ENOUGH:
+        words = [
+            f"{chosen.temperature:g} is the largest of these temperatures at which at least {ENOUGH:.0%} of the "
+            "belief's 90 % regions hold the trained latent."
+        ]
+    else:
+        words = [
+            f"at none of these temperatures do {ENOUGH:.0%} of the belief's 90 % regions hold the trained latent; "
+            f"at {chosen.temperature:g} the share is nearest to 90 %: try other --temperatures, or another --belief."
+        ]
+    shares = [row.predictive_coverage for row in rows]
+    if len(rows) > 1 and max(shares) - min(shares) < HARDLY_VARIES:
+        words.append(
+            f"predictive coverage hardly varies ({min(shares):.0%} to {max(shares):.0%}): one step ahead it is "
+            "dominated by the network's own noise, and tells nothing of the belief."
+        )
+    return words
+
+
+if __name__ == "__main__":
+    run_as_module("calibrate")

@@ -1,0 +1,171 @@
+"""pyro-dynamics track: compare how fast, and at what price, beliefs follow a change in mid-episode."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from tqdm import tqdm
+
+from pyro_dynamics.diagnostics import ContextProbe
+from pyro_dynamics.diagnostics.tracking_figure import draw_tracks
+from pyro_dynamics.environments import Family, Schedule
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json
+from pyro_dynamics.experiments.tracking import Track, summarise, track
+from pyro_dynamics.inference import BELIEFS, UPDATES
+from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
+from pyro_dynamics.runners.configuration import OnlineConfig
+from pyro_dynamics.runners.main import run_as_module
+
+TOLD = "told"
+"""The yardstick: the exact belief of an agent that is told of the switch, and returns to the prior there."""
+
+
+@dataclass(frozen=True)
+class TrackFlags:
+    """Measure how beliefs follow a hidden parameter that changes in mid-episode.
+
+    Every belief and update acts through the same schedule with the same seeds, beside an agent that is told of the
+    change and returns to the prior there (told). Prints a table; stores it, every step and a picture in
+    DIR/track/SCHEDULE. What was measured before is not measured again, so a killed command goes on where it was.
+    """
+
+    dir: tyro.conf.Positional[Path]
+    """Folder of a trained run of a latent agent, in a family whose hidden parameter is a number."""
+    schedule: str = ""
+    """STEP:VALUE,STEP:VALUE with one change; a single 0:VALUE measures what a belief costs where nothing changes."""
+    steps: int | None = None
+    """Steps to act; 200 after the change by default."""
+    seeds: int = 5
+    """Episodes, in lockstep; each has its own initial state."""
+    seed: int = 0
+    """Names the random streams."""
+    beliefs: tuple[str, ...] = (TOLD, *BELIEFS)
+    """Beliefs to measure, each with its default settings or with those after a colon: power:retention=0.9."""
+    updates: tuple[str, ...] = tuple(UPDATES)
+    """Updates to measure each belief with."""
+    temperature: float | None = None
+    """Power of the likelihood online; that of the run by default."""
+    out: Path | None = None
+    """Where the results go."""
+    threads: int = 1
+    """Processor threads."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    flags = tyro.cli(TrackFlags, prog="pyro-dynamics track", args=arguments)
+    set_threads(flags.threads)
+    folder, config, family, trained = load_run(flags.dir)
+    schedule = check(flags, family, trained)
+    steps = flags.steps or schedule.changes[-1][0] + 200
+    out = make_folder(flags.out or folder.path / "track" / flags.schedule.replace(":", "_").replace(",", "_"))
+    probe = ContextProbe(trained.beliefs()[0].numpy(), [float(context) for context in family.train])
+    temperature = config.online.temperature if flags.temperature is None else flags.temperature
+
+    tracks: dict[str, Track] = {}
+    methods = [(belief, update) for update in flags.updates for belief in flags.beliefs]
+    with tqdm(total=len(methods) * steps, unit="step", disable=None) as bar:
+        for belief, update in methods:
+            name = f"{belief} {update}"
+            online = replace(online_config(belief, update), temperature=temperature)
+            settings = {"run": str(flags.dir), "schedule": flags.schedule, "steps": steps, "seed": flags.seed}
+            settings |= {"seeds": flags.seeds, "online": repr(online)}
+            file = out / f"{name.replace(' ', '-').replace(':', '-')}.json"
+            stored = json.loads(file.read_text()) if file.exists() else {}
+            bar.set_description(name)
+            if stored.get("settings") == settings:
+                tracks[name] = Track(**stored["track"])
+                bar.update(steps)
+                continue
+            _, _, _, agents = load_run(flags.dir, online=online)
+            robots = family.make_vector([schedule] * flags.seeds, steps)
+            team = team_for(agents, family, [schedule.at(0)] * flags.seeds)
+            told_at = schedule.changes[-1][0] if belief == TOLD else None
+            tracks[name] = track(team, robots, probe, flags.seed, told_at, lambda: bar.update(1))
+            robots.close()
+            write_json(file, {"settings": settings, "track": tracks[name].as_json()})
+
+    summary = {name: summarise(value, schedule) for name, value in tracks.items()}
+    table = "\n".join(table_rows(summary))
+    write_json(out / "summary.json", {"run": str(flags.dir), "schedule": flags.schedule, "methods": summary})
+    truth = np.array([float(schedule.at(step)) for step in range(steps)])
+    write_bytes(out / "table.md", (table + "\n").encode())
+    write_bytes(out / "tracks.png", draw_tracks(tracks, truth, family.axis))
+    print(f"{table}\n\nresults: {out}\npicture: {out / 'tracks.png'}")
+
+
+def check(flags: TrackFlags, family: Family, trained: Any) -> Schedule:
+    """The schedule, if all flags make sense.
+
+    Raises:
+        UserError: if they do not.
+    """
+    if not flags.schedule:
+        raise UserError("give --schedule, for example 0:-6,200:6")
+    if not family.numeric or len(trained.agents) > 1 or not trained.agents[0].latent_dim:
+        raise UserError("only the latents of a latent agent in a family with a numeric parameter can be tracked")
+    schedule = family.parse_schedule(flags.schedule)
+    if len(schedule.changes) > 2:
+        raise UserError(f"a tracked schedule has one change or none, not {len(schedule.changes) - 1}")
+    if flags.seeds < 1 or (flags.steps is not None and flags.steps <= schedule.changes[-1][0]):
+        raise UserError("--seeds must be positive, and --steps must go beyond the change")
+    for update in flags.updates:
+        for belief in flags.beliefs:
+            online_config(belief, update)
+    return schedule
+
+
+def online_config(belief: str, update: str) -> OnlineConfig:
+    """The configuration of a belief (as name, or name:setting=value,setting=value) and an update.
+
+    Raises:
+        UserError: if there is no such belief, update or setting.
+    """
+    name, _, text = belief.partition(":")
+    kind = "exact" if name == TOLD else name
+    if kind not in BELIEFS or update not in UPDATES:
+        raise UserError(
+            f"unknown belief or update {belief!r}, {update!r}: beliefs are {', '.join((TOLD, *BELIEFS))}; "
+            f"updates are {', '.join(UPDATES)}"
+        )
+    try:
+        pairs = (item.split("=") for item in text.split(",")) if text else ()
+        settings = {key: float(value) if "." in value else int(value) for key, value in pairs}
+        chosen = BELIEFS[kind].Config(**settings)
+    except (TypeError, ValueError):
+        raise UserError(f"{belief!r} does not read NAME:setting=value,setting=value, or has no such setting") from None
+    return OnlineConfig(kind, chosen, update, UPDATES[update].Config())  # type: ignore[arg-type]
+
+
+def table_rows(summary: dict[str, dict[str, Any]]) -> list[str]:
+    """The table as Markdown: medians over seeds of the steps, means of the rest."""
+    told = {name.split()[1]: value for name, value in summary.items() if name.startswith(TOLD)}
+    rows = [
+        "| belief | update | steps to 90 % (median; each) | return | return after, less told | coverage before | after "
+        "| ms an update |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, value in summary.items():
+        belief, update = name.split()
+        recovery = value.get("recovery")
+        each = "" if recovery is None else " ".join("-" if steps is None else str(steps) for steps in recovery)
+        median = np.median([np.inf if steps is None else steps for steps in recovery or [np.inf]])
+        lost = ""
+        if "return_after" in value and update in told:
+            lost = f"{np.mean(value['return_after']) - np.mean(told[update]['return_after']):+.1f}"
+        rows.append(
+            f"| {belief} | {update} | {'never' if np.isinf(median) else f'{median:.0f}'} ({each}) | "
+            f"{np.mean(value['return']):.1f} +- {np.std(value['return']):.1f} | {lost} | "
+            f"{value['coverage_before']:.1%} | {value.get('coverage_after', float('nan')):.1%} | "
+            f"{value['update_ms']:.1f} |"
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    run_as_module("track")

@@ -1,0 +1,178 @@
+"""The temperature of the online belief: the measures by themselves, and the command as a person types it."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.distributions import Independent, MultivariateNormal, Normal
+
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments.calibration import Calibration, choose, first_episodes, in_central_region
+from pyro_dynamics.runners.main import main
+from pyro_dynamics.transitions import Transitions
+
+TINY = [
+    *("--rounds", "1", "--steps", "25", "--episodes", "2"),
+    *("--ensemble.hidden", "16", "--ensemble.weight-decay", "1e-5", "1e-5"),
+    *("--offline.epochs", "2", "--offline.min-steps", "1"),
+    *("--controller.horizon", "5", "--controller.cem.candidates", "20", "--controller.cem.elites", "4"),
+]
+FAST = ["--update", "kalman"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "pendulum"
+    assert main(["train", *TINY, "--out", str(folder)]) == 0
+    return folder
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a mistake is told in."""
+    capsys.readouterr()
+    assert main(["calibrate", *arguments]) == 2
+    told = capsys.readouterr().err.strip()
+    assert len(told.splitlines()) == 1, told
+    return told
+
+
+def test_calibrate_tells_a_table_and_the_flag_to_use(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibrate", str(run), *FAST, "--temperatures", "0.1", "1", "0.5", "0.5"]) == 0
+    printed = capsys.readouterr().out
+    told = json.loads((run / "calibration.json").read_text())
+    assert [row["temperature"] for row in told["temperatures"]] == [1.0, 0.5, 0.1]
+    assert (told["round"], told["steps"]) == (1, 25)
+    assert (told["online"]["belief"], told["online"]["update"]) == ("exact", "kalman")
+    for row in told["temperatures"]:
+        assert 0 <= row["belief_coverage"] <= 1
+        assert 0 <= row["predictive_coverage"] <= 1
+        assert len(row["by_environment"]) == 5
+        assert row["belief_coverage"] == pytest.approx(sum(row["by_environment"]) / 5)
+    spreads = [row["belief_sd"] for row in told["temperatures"]]
+    assert spreads == sorted(spreads)  # a lower temperature leaves the belief wider
+    assert f"--belief exact --update kalman --temperature {told['temperature']:g}" in printed
+    assert sum(line.split()[0] in ("1", "0.5", "0.1") for line in printed.splitlines() if line.strip()) >= 3
+    assert (run / "calibration.png").read_bytes().startswith(b"\x89PNG")
+    flags = ["--context", "5", "--steps", "3", "--quiet", *FAST, "--temperature", f"{told['temperature']:g}"]
+    assert main(["adapt", str(run), *flags]) == 0
+
+
+def test_same_seed_same_table_and_the_paper_s_update_works_too(run: Path, tmp_path: Path) -> None:
+    tables = []
+    for index in range(2):
+        out = tmp_path / f"{index}" / "table.json"
+        flags = ["--update.steps", "3", "--temperatures", "0.5", "--steps", "6", "--out", str(out)]
+        assert main(["calibrate", str(run), *flags]) == 0
+        tables.append(out.read_bytes())
+    assert tables[0] == tables[1]
+    assert json.loads(tables[0])["steps"] == 6
+
+
+def test_adapt_tells_coverage_and_health(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "adapt"
+    assert main(["adapt", str(run), "--context", "5", "--steps", "12", *FAST, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    rows = [json.loads(line) for line in (out / "steps.jsonl").read_text().splitlines()]
+    summary = json.loads((out / "summary.json").read_text())
+    for row in rows:
+        assert row["coverage"] == pytest.approx(sum(0.05 <= value <= 0.95 for value in row["pit"]) / 2)
+    mean = sum(row["coverage"] for row in rows) / 12
+    assert summary["coverage"] == {"all": pytest.approx(mean), "last_50": pytest.approx(mean)}
+    assert sum(summary["pit"]) == 2 * 12
+    assert len(summary["pit"]) == 10
+    assert "coverage of 90 % intervals" in printed
+    (line,) = (line for line in printed.splitlines() if line.startswith("belief: "))
+    assert line == f"belief: {summary['health'][0]['state']}: {summary['health'][0]['why']}"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--temperatures", "0"], "in (0, 1]"),
+        (["--temperatures", "1", "2"], "in (0, 1]"),
+        (["--temperatures", "nan"], "in (0, 1]"),
+        (["--temperatures"], "one or more"),
+        (["--temperature", "0.5"], "--temperatures"),
+        (["--steps", "1"], "--steps"),
+        (["--checkpoint", "0"], "no checkpoint of round 0"),
+        (["--out", "/proc/nowhere/table.json"], "cannot write"),
+    ],
+)
+def test_bad_flags_are_refused(flags: list[str], words: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert words in refused([str(run), *flags], capsys)
+
+
+@pytest.mark.parametrize("agent", ["generalist", "specialist"])
+def test_a_run_without_a_latent_is_refused(agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / agent
+    assert main(["train", *TINY, "--steps", "5", "--agent", agent, "--out", str(folder)]) == 0
+    told = refused([str(folder)], capsys)
+    assert "no latent" in told
+    assert agent in told
+
+
+def test_a_run_without_a_round_to_replay_is_refused(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "not a run folder" in refused([str(tmp_path)], capsys)
+    (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
+    assert "no checkpoint yet" in refused([str(tmp_path)], capsys)
+    (tmp_path / "checkpoints").mkdir()
+    newest = (run / "checkpoints" / "round-001.pt").read_bytes()
+    (tmp_path / "checkpoints" / "round-000.pt").write_bytes(newest)
+    assert "only round 0" in refused([str(tmp_path)], capsys)
+    (tmp_path / "checkpoints" / "round-001.pt").write_bytes(newest)
+    assert "does not hold transitions" in refused([str(tmp_path)], capsys)
+
+
+def test_the_first_episode_of_each_environment_is_followed_to_its_end() -> None:
+    # Robots 0 and 1 are in environment 0, robots 2 and 3 in environment 1; robot 0 ends after one step, 3 after two.
+    alive = {0: [0, 1, 2, 3], 1: [1, 2, 3], 2: [1, 2]}
+    rows = [(robot, step) for step, robots in alive.items() for robot in robots]
+    state = torch.tensor([[10.0 * robot + step] for robot, step in rows])
+    data = Transitions(
+        state,
+        torch.zeros(len(rows), 1),
+        state + 1,
+        torch.zeros(len(rows)),
+        torch.tensor([robot // 2 for robot, _ in rows]),
+        torch.tensor([step for _, step in rows]),
+    )
+    steps = first_episodes(data, 2)
+    assert [step.state.flatten().tolist() for step in steps] == [[0, 20], [21], [22]]
+    assert [step.environment.tolist() for step in steps] == [[0, 1], [1], [1]]
+    with pytest.raises(UserError, match="environment 2"):
+        first_episodes(data, 3)
+
+
+@pytest.mark.parametrize("form", ["diagonal", "full"])
+def test_the_central_region_holds_nine_of_ten_draws(form: str, generator: torch.Generator) -> None:
+    mean = torch.randn(4000, 2, generator=generator)
+    if form == "diagonal":
+        factor = torch.diag_embed(torch.rand(4000, 2, generator=generator) + 0.1)
+        posterior = Independent(Normal(mean, factor.diagonal(dim1=-2, dim2=-1)), 1)
+    else:
+        factor = torch.tensor([[1.0, 0.0], [0.9, 0.1]]).expand(4000, 2, 2)
+        posterior = MultivariateNormal(mean, scale_tril=factor)  # type: ignore[assignment]
+    truth = mean + (factor @ torch.randn(4000, 2, 1, generator=generator)).squeeze(-1)
+    agent = SimpleNamespace(posterior=lambda: posterior)
+    holds = in_central_region(agent, truth, generator)  # type: ignore[arg-type]
+    assert float(holds.float().mean()) == pytest.approx(0.9, abs=0.015)
+    far = in_central_region(agent, truth + 100, generator)  # type: ignore[arg-type]
+    assert not far.any()
+
+
+@pytest.mark.parametrize(
+    ("coverages", "expected"),
+    [
+        ({1.0: 0.5, 0.5: 0.86, 0.2: 0.9, 0.1: 1.0}, 0.5),  # the largest that is enough
+        ({1.0: 0.95, 0.5: 1.0}, 1.0),
+        ({1.0: 0.1, 0.5: 0.6, 0.2: 0.5}, 0.5),  # none is: the nearest
+        ({1.0: 0.4, 0.5: 0.4}, 1.0),
+    ],
+)
+def test_the_largest_temperature_with_enough_coverage_is_chosen(coverages: dict[float, float], expected: float) -> None:
+    rows = [Calibration(temperature, share, [share], 1.0, 0.0, 0.1) for temperature, share in coverages.items()]
+    assert choose(rows).temperature == expected
