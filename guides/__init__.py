@@ -1,9 +1,11 @@
 """Guide families q(e): one short file each, all behind the contract in :mod:`pyro_dynamics.guides.contract`."""
 
 import pyro_dynamics.guides.divergences  # noqa: F401  # registers them
+from pyro_dynamics.guides.amortized import AmortizedConfig, AmortizedGuide
 from pyro_dynamics.guides.auto import AutoConfig, AutoGuide
 from pyro_dynamics.guides.contract import Guide
 from pyro_dynamics.guides.diagonal import DiagonalConfig, DiagonalGuide
+from pyro_dynamics.guides.flow import FlowConfig, FlowGuide
 from pyro_dynamics.guides.full_rank import FullRankConfig, FullRankGuide
 from pyro_dynamics.guides.laplace import LaplaceConfig, LaplaceGuide
 from pyro_dynamics.guides.low_rank import LowRankConfig, LowRankGuide
@@ -12,10 +14,14 @@ from pyro_dynamics.guides.point import PointConfig, PointGuide
 
 __all__ = [
     "GUIDES",
+    "AmortizedConfig",
+    "AmortizedGuide",
     "AutoConfig",
     "AutoGuide",
     "DiagonalConfig",
     "DiagonalGuide",
+    "FlowConfig",
+    "FlowGuide",
     "FullRankConfig",
     "FullRankGuide",
     "Guide",
@@ -37,5 +43,7 @@ GUIDES: dict[str, type[Guide]] = {
     "laplace": LaplaceGuide,
     "point": PointGuide,
     "auto": AutoGuide,
+    "flow": FlowGuide,
+    "amortized": AmortizedGuide,
 }
 """The families by the name that a user types."""

@@ -42,11 +42,12 @@ class AmortizedGuide(Guide):
 
     The network (mu, sigma) is shared by all environments. The product of factors is PEARL's (Rakelly et al. 2019), the
     window CaDM's (Lee et al. 2020). Without transitions q is the prior, and their order makes no difference. Online
-    there are no gradient steps: an update encodes the window, whatever the kind of belief, and all before is forgotten.
+    there are no gradient steps: an update encodes the window, and all before is forgotten.
 
-    Offline each minibatch is a small data set, which is encoded and explained: one divergence stands against as many
-    rows as were encoded, so that q is as wide as so few rows leave it. With one against all N rows, q would be as narrow
-    as N rows allow, around a mean that rests on the window's.
+    Offline each minibatch is a small data set, all of which is encoded and explained: one divergence stands against as
+    many rows as q rests on, so that q is as wide as these few rows leave it. With one divergence against all N rows, q
+    would be as narrow as N rows allow, around a mean that rests on a few. Every ensemble member has rows of its own and
+    a vote of 1/M; so have their factors.
 
     Args:
         environments: number K of environments.
@@ -72,10 +73,12 @@ class AmortizedGuide(Guide):
         layers: list[nn.Module] = []
         for n_in, n_out in pairwise((transition_dim, *config.hidden)):
             layers += [nn.Linear(n_in, n_out), nn.SiLU()]
-        self.encoder = nn.Sequential(*layers, nn.Linear((transition_dim, *config.hidden)[-1], 2 * latent_dim))
-        with torch.no_grad():
-            # About 0.3 for the scale of a factor: a narrow start, as in the other families.
-            self.encoder[-1].bias[latent_dim:] -= 0.5
+        if latent_dim:
+            last = nn.Linear((transition_dim, *config.hidden)[-1], 2 * latent_dim)
+            with torch.no_grad():
+                last.bias[latent_dim:] -= 0.5  # the factors' scale is about 0.3 at first, narrow as elsewhere
+            layers.append(last)
+        self.encoder = nn.Sequential(*layers)
         self.register_buffer("row_mean", torch.zeros(transition_dim))
         self.register_buffer("row_scale", torch.ones(transition_dim))
         self.register_buffer("window", torch.zeros(environments, config.window, transition_dim))
@@ -91,25 +94,27 @@ class AmortizedGuide(Guide):
         guide.count = self.count.new_zeros(environments)
         return guide
 
-    def encode(self, window: Tensor, count: Tensor) -> Distribution:
-        """q(e_k) of the first ``count`` ``[K]`` rows of each window ``[K, W, R]``."""
-        factors = self.encoder((window - self.row_mean) / self.row_scale).unflatten(-1, (2, self.latent_dim))
-        mean, raw = factors.unbind(-2)
+    def encode(self, window: Tensor, count: Tensor, power: float = 1.0) -> Distribution:
+        """q(e_k) of the first ``count`` ``[K]`` rows of each window ``[K, W, R]``, with factors to a power."""
+        factors = self.encoder((window - self.row_mean) / self.row_scale)
+        mean, raw = factors[..., : 2 * self.latent_dim].unflatten(-1, (2, self.latent_dim)).unbind(-2)
         given = torch.arange(window.shape[1], device=count.device) < count[:, None]
-        precision = given[..., None] * torch.exp(-2 * MOST_LOG_SCALE * raw.tanh())
+        precision = power * given[..., None] * torch.exp(-2 * MOST_LOG_SCALE * raw.tanh())
         total = 1 + precision.sum(1)
         return distributions.Normal((precision * mean).sum(1) / total, total.rsqrt()).to_event(1)
 
     def forward(self, batch: Minibatch, prior: Distribution | None = None) -> Tensor:
-        """The Pyro guide: a site ``e`` that is encoded from the first member's rows."""
-        rows = torch.cat([batch.inputs[0], batch.targets[0]], -1)
-        window, count = newest(rows, batch.environment[0], self.environments, self.window.shape[1])
+        """The Pyro guide: a site ``e`` that is encoded from the minibatch."""
+        members, size = batch.environment.shape
+        rows = torch.cat([batch.inputs, batch.targets], -1).flatten(0, 1)
+        environment = batch.environment.flatten()
+        window, count = newest(rows, environment, self.environments, members * self.window.shape[1])
         # The model counts each row N / B times: so must the divergence, and more often yet where more rows are
         # explained than encoded.
-        explained = batch.environment[0].bincount(minlength=self.environments)
-        times = batch.total / len(rows) * (explained / count.clamp(min=1)).clamp(min=1)
+        explained = environment.bincount(minlength=self.environments)
+        times = batch.total / size * (explained / count.clamp(min=1)).clamp(min=1)
         with poutine.scale(scale=times), pyro.plate("environment", self.environments, dim=-1):
-            return pyro.sample("e", self.encode(window, count))  # type: ignore[arg-type]
+            return pyro.sample("e", self.encode(window, count, power=1 / members))  # type: ignore[arg-type]
 
     @torch.no_grad()
     def prepare(self, inputs: Tensor, targets: Tensor, environment: Tensor) -> None:

@@ -47,7 +47,7 @@ class DiagonalGuide(Guide):
         return distributions.Normal(self.location, self.log_scale.exp()).to_event(1)
 
     def for_environments(self, environments: int) -> "DiagonalGuide":
-        return DiagonalGuide(environments, self.latent_dim, DiagonalConfig(initial_scale=1.0))
+        return DiagonalGuide(environments, self.latent_dim, DiagonalConfig(initial_scale=1.0)).to(self.location)
 
     @torch.no_grad()
     def match(self, mean: Tensor, covariance: Tensor) -> None:

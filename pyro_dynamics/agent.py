@@ -127,18 +127,18 @@ class Agent:
         environment: Tensor,
         generator: torch.Generator,
         samples: int = 64,
+        factor: Tensor | None = None,
     ) -> Tensor:
         """The CDF of the prediction at what happened, ``[B, T]``, under the belief as it is now.
 
         Uniform on [0, 1] where the belief and the network are calibrated; see
-        :mod:`pyro_dynamics.diagnostics.predictive`. The arguments are those of :meth:`log_predictive`.
+        :mod:`pyro_dynamics.diagnostics.predictive`. The arguments are those of :meth:`log_predictive`, and a factor on
+        the predicted standard deviations, ``[B, T]``.
         """
         with drawing_from(generator):
             latents = self.posterior().sample((samples,))[:, environment]
-        rows = (samples, self.model.likelihood.members, len(state))
-        inputs = self.task.inputs(state, action).expand(*rows, -1)
-        location, scale = self.model.likelihood(inputs, latents.unsqueeze(1).expand(*rows, -1))
-        return mixture_pit(location, scale, self.task.targets(state, next_state))
+        location, scale = self.predict(state, action, latents)
+        return mixture_pit(location, scale if factor is None else factor * scale, self.task.targets(state, next_state))
 
     def log_likelihood(self, state: Tensor, action: Tensor, next_state: Tensor, latents: Tensor) -> Tensor:
         """log p(s' | s, a, e) of every member, in nats.
@@ -152,11 +152,14 @@ class Agent:
         Returns:
             ``[n, M, B]``.
         """
-        members = self.model.likelihood.members
-        rows = (len(latents), members, len(state))
-        inputs = self.task.inputs(state, action).expand(*rows, -1)
-        location, scale = self.model.likelihood(inputs, latents.unsqueeze(1).expand(*rows, -1))
+        location, scale = self.predict(state, action, latents)
         return Normal(location, scale).log_prob(self.task.targets(state, next_state)).sum(-1)
+
+    def predict(self, state: Tensor, action: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
+        """Location and scale ``[n, M, B, T]`` of the targets by every member, for latents ``[n, B, d]``."""
+        rows = (len(latents), self.model.likelihood.members, len(state))
+        inputs = self.task.inputs(state, action).expand(*rows, -1)
+        return self.model.likelihood(inputs, latents.unsqueeze(1).expand(*rows, -1))
 
     def for_environments(self, environments: int) -> "Agent":
         """An agent with the same dynamics model (shared), and fresh beliefs about other environments."""

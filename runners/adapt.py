@@ -86,6 +86,7 @@ def main(arguments: Sequence[str]) -> None:
             "reward": float(step.reward),
             "log_likelihood": float(step.log_likelihood),
             "coverage": float(coverage(step.pit[0])),
+            "coverage_adaptive": float(step.inside[0].float().mean()),
             "pit": step.pit[0].tolist(),
             "mean": step.mean[0].tolist(),
             "sd": step.scale[0].tolist(),

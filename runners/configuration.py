@@ -40,7 +40,8 @@ class OnlineConfig:
 
     def factory(self) -> BeliefFactory:
         """Makes such a belief out of a model and its guide."""
-        rule = UPDATES[self.update](self.update_config)  # type: ignore[arg-type]
+        make: Any = UPDATES[self.update]
+        rule = make(self.update_config)
         return lambda model, guide: BELIEFS[self.belief](model, guide, rule, self.belief_config, self.temperature)
 
 

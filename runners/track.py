@@ -90,7 +90,11 @@ def main(arguments: Sequence[str]) -> None:
             robots.close()
             write_json(file, {"settings": settings, "track": tracks[name].as_json()})
 
-    summary = {name: summarise(value, schedule) for name, value in tracks.items()}
+    settle = min(50, (schedule.changes[-1][0] or steps) // 2)
+    summary = {
+        name: summarise(value, schedule, tracks.get(f"{TOLD} {name.split()[1]}"), settle)
+        for name, value in tracks.items()
+    }
     table = "\n".join(table_rows(summary))
     write_json(out / "summary.json", {"run": str(flags.dir), "schedule": flags.schedule, "methods": summary})
     truth = np.array([float(schedule.at(step)) for step in range(steps)])
@@ -139,16 +143,17 @@ def online_config(belief: str, update: str) -> OnlineConfig:
         chosen = BELIEFS[kind].Config(**settings)
     except (TypeError, ValueError):
         raise UserError(f"{belief!r} does not read NAME:setting=value,setting=value, or has no such setting") from None
-    return OnlineConfig(kind, chosen, update, UPDATES[update].Config())  # type: ignore[arg-type]
+    rule: Any = UPDATES[update]
+    return OnlineConfig(kind, chosen, update, rule.Config())  # type: ignore[arg-type]
 
 
 def table_rows(summary: dict[str, dict[str, Any]]) -> list[str]:
     """The table as Markdown: medians over seeds of the steps, means of the rest."""
     told = {name.split()[1]: value for name, value in summary.items() if name.startswith(TOLD)}
     rows = [
-        "| belief | update | steps to 90 % (median; each) | return | return after, less told | coverage before | after "
-        "| ms an update |",
-        "|---|---|---|---|---|---|---|---|",
+        "| belief | update | steps to 90 %: median (each) | return | after the change, less told "
+        "| adaptive coverage: before | after | network's own: before | after | ms an update |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, value in summary.items():
         belief, update = name.split()
@@ -158,12 +163,22 @@ def table_rows(summary: dict[str, dict[str, Any]]) -> list[str]:
         lost = ""
         if "return_after" in value and update in told:
             lost = f"{np.mean(value['return_after']) - np.mean(told[update]['return_after']):+.1f}"
-        rows.append(
-            f"| {belief} | {update} | {'never' if np.isinf(median) else f'{median:.0f}'} ({each}) | "
-            f"{np.mean(value['return']):.1f} +- {np.std(value['return']):.1f} | {lost} | "
-            f"{value['coverage_before']:.1%} | {value.get('coverage_after', float('nan')):.1%} | "
-            f"{value['update_ms']:.1f} |"
-        )
+        shares = [
+            "" if share is None else f"{share:.0%}"
+            for share in (
+                value[f"{kind}_{when}"] for kind in ("inside_adaptive", "inside") for when in ("before", "after")
+            )
+        ]
+        steps = "" if recovery is None else f"{'never' if np.isinf(median) else f'{median:.0f}'} ({each})"
+        cells = [
+            belief,
+            update,
+            steps,
+            f"{np.mean(value['return']):.1f} +- {np.std(value['return']):.1f}",
+            lost,
+            *shares,
+        ]
+        rows.append(f"| {' | '.join(cells)} | {value['update_ms']:.1f} |")
     return rows
 
 

@@ -8,6 +8,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
+from pyro_dynamics.diagnostics.intervals import AdaptiveIntervals
 from pyro_dynamics.environments import Context
 from pyro_dynamics.experiments.interaction import interact
 from pyro_dynamics.experiments.team import Team
@@ -25,6 +26,7 @@ class AdaptationStep:
         alive: ``[K]``, false for environments whose episode ended before this step.
         log_likelihood: of what happened, under the belief BEFORE it was seen, in nats, ``[K]``.
         pit: the prediction's CDF at what happened, under the same belief, for each target dimension, ``[K, T]``.
+        inside: whether each target lies in its adaptive 90 % interval, ``[K, T]``.
         mean: of the belief after the update, ``[K, d]``.
         scale: its standard deviation, ``[K, d]``.
     """
@@ -35,6 +37,7 @@ class AdaptationStep:
     alive: Tensor
     log_likelihood: Tensor
     pit: Tensor
+    inside: Tensor
     mean: Tensor
     scale: Tensor
 
@@ -61,6 +64,7 @@ def adapt(
     # A stream of its own: measuring calibration must not change what the robots do.
     measuring = derive_generator(seed, "adapt", episode, "calibration")
     seeds = [derive_seed(seed, "adapt", episode, "reset", k) for k in range(robots.num_envs)]
+    intervals = AdaptiveIntervals(robots.num_envs, team.agents[0].task.target_dim)
     steps = count()
 
     def policy(state: Tensor) -> Tensor:
@@ -73,8 +77,11 @@ def adapt(
     for step in interact(robots, policy, seeds):
         happened = (step.state, step.action, step.next_state, environment)
         log_likelihood = team.log_predictive(*happened, draws)
-        pit = team.predictive_pit(*happened, measuring)
+        pit = team.predictive_pit(*happened, measuring, torch.ones_like(intervals.factor))
+        inside = intervals.cover(team.predictive_pit(*happened, measuring, intervals.factor))
         keep = step.alive
         if keep.any():
             team.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
-        yield AdaptationStep(step.index, step.context, step.reward, step.alive, log_likelihood, pit, *team.beliefs())
+        yield AdaptationStep(
+            step.index, step.context, step.reward, step.alive, log_likelihood, pit, inside, *team.beliefs()
+        )

@@ -55,11 +55,22 @@ class Team:
         return _join(parts)
 
     def predictive_pit(
-        self, state: Tensor, action: Tensor, next_state: Tensor, environment: Tensor, generator: torch.Generator
+        self,
+        state: Tensor,
+        action: Tensor,
+        next_state: Tensor,
+        environment: Tensor,
+        generator: torch.Generator,
+        factor: Tensor,
     ) -> Tensor:
-        """The CDF of the prediction at what happened, ``[B, T]``, under the beliefs as they are now."""
+        """The CDF of the prediction at what happened, ``[B, T]``; ``factor`` ``[B, T]`` widens its Gaussians."""
         parts = [
-            (rows, agent.predictive_pit(state[rows], action[rows], next_state[rows], local, generator))
+            (
+                rows,
+                agent.predictive_pit(
+                    state[rows], action[rows], next_state[rows], local, generator, factor=factor[rows]
+                ),
+            )
             for agent, rows, local in self._split(environment)
         ]
         return _join(parts)

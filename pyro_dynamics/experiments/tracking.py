@@ -15,9 +15,11 @@ from pyro_dynamics.experiments.adaptation import adapt
 from pyro_dynamics.experiments.team import Team
 
 SHARE = 0.9
-"""A belief has recovered when it has made this share of the move, from the old context to the new one."""
+"""A belief has recovered when it has made this share of the move, from where it was to where it can go."""
 SUSTAINED = 5
-"""For this many steps running: a belief that swings past has not arrived."""
+"""For this many steps running."""
+SETTLED = 20
+"""The mean over this many last steps is where a told agent's belief ends."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Track:
         decoded: the belief's mean, read by the linear probe, in the context's unit, ``[S][T]``.
         spread: its standard deviation, ``[S][T]``.
         reward: ``[S][T]``.
-        inside: share of the predicted dimensions that fell inside their central 90 % interval, ``[S][T]``.
+        inside: share of the predicted dimensions inside the network's own central 90 % intervals, ``[S][T]``.
+        inside_adaptive: share inside the intervals whose width follows what happens, ``[S][T]``.
         update_ms: processor time of one update of all S beliefs, in milliseconds, the mean over the steps.
     """
 
@@ -36,6 +39,7 @@ class Track:
     spread: list[list[float]]
     reward: list[list[float]]
     inside: list[list[float]]
+    inside_adaptive: list[list[float]]
     update_ms: float
 
     def as_json(self) -> dict[str, Any]:
@@ -65,78 +69,75 @@ def track(
         on_step: called after each step.
     """
     agent = team.agents[0]
-    clock = _Stopwatch(agent.belief.update)
-    agent.belief.update = clock  # type: ignore[method-assign]
+    update, seconds = agent.belief.update, 0.0
+
+    def timed(*transitions: Any) -> None:
+        nonlocal seconds
+        start = time.process_time()
+        update(*transitions)
+        seconds += time.process_time() - start
+
+    agent.belief.update = timed  # type: ignore[assignment, method-assign]
 
     def tell(step: int) -> None:
         if step == told_at:
             agent.belief.forget()
 
-    decoded, spread, reward, inside = [], [], [], []
+    decoded, spread, reward, inside, adaptive = [], [], [], [], []
     for step in adapt(team, robots, seed, before_step=tell):
         decoded.append(probe.predict(step.mean.numpy()))
         spread.append(probe.spread(step.scale.numpy()))
         reward.append(step.reward.numpy())
         inside.append(coverage(step.pit).numpy())
+        adaptive.append(step.inside.float().mean(-1).numpy())
         on_step()
-    columns = [np.stack(rows, 1).tolist() for rows in (decoded, spread, reward, inside)]
-    return Track(*columns, update_ms=1e3 * clock.seconds / len(decoded))
+    series = {"decoded": decoded, "spread": spread, "reward": reward, "inside": inside, "inside_adaptive": adaptive}
+    columns = {name: np.stack(rows, 1).tolist() for name, rows in series.items()}
+    return Track(**columns, update_ms=1e3 * seconds / len(decoded))
 
 
-class _Stopwatch:
-    """Sums the processor time of a function."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function, self.seconds = function, 0.0
-
-    def __call__(self, *arguments: Any) -> Any:
-        start = time.process_time()
-        result = self.function(*arguments)
-        self.seconds += time.process_time() - start
-        return result
-
-
-def steps_to_recover(decoded: np.ndarray, change: int, old: float, new: float) -> int | None:
-    """Steps after ``change`` until the belief ``[T]`` has come, and stays, within 10 % of the move to the new context.
+def steps_to_recover(decoded: np.ndarray, change: int, goal: float) -> int | None:
+    """Steps after ``change`` until the belief ``[T]`` has made 90 % of the move to ``goal``, for five steps running.
 
     Args:
-        decoded: the belief in the context's unit.
+        decoded: the belief in the context's unit; the move begins at its value just before the change.
         change: the step at which the context changed.
-        old: the context before.
-        new: the context after.
+        goal: where an agent that was told of the change ends, which is what the data allow.
 
     Returns:
         None if it has not recovered before the end.
     """
-    near = np.abs(decoded[change:] - new) <= (1 - SHARE) * abs(new - old)
-    runs = np.convolve(near, np.ones(SUSTAINED), mode="valid") >= SUSTAINED
+    old = decoded[change - 1]
+    arrived = (decoded[change:] - old) / (goal - old) >= SHARE
+    runs = np.convolve(arrived, np.ones(SUSTAINED), mode="valid") >= SUSTAINED
     return int(runs.argmax()) + 1 if runs.any() else None
 
 
-def summarise(track: Track, schedule: Schedule, settle: int = 50) -> dict[str, Any]:
-    """Figures of one track: recovery, return and coverage before and after the last change.
+def summarise(track: Track, schedule: Schedule, told: Track | None, settle: int) -> dict[str, Any]:
+    """Figures of one track: recovery, return, and coverage before and after the last change.
 
     Args:
         track: what happened.
         schedule: with one change or none.
-        settle: steps at the start that do not count for the coverage before the change: the belief is being found.
+        told: the track of the agent that was told of the change, if there was one; without it the goal is the truth.
+        settle: steps at the start that do not count for the coverage: the belief is being found.
     """
     change = schedule.changes[-1][0] or None
-    inside, reward = np.array(track.inside), np.array(track.reward)
-    result: dict[str, Any] = {
-        "return": reward.sum(1).tolist(),
-        "coverage_before": float(inside[:, settle:change].mean()),
-        "update_ms": track.update_ms,
-    }
+    reward, decoded = np.array(track.reward), np.array(track.decoded)
+    result: dict[str, Any] = {"return": reward.sum(1).tolist(), "update_ms": track.update_ms}
+    for name in ("inside", "inside_adaptive"):
+        inside = np.array(getattr(track, name))
+        result[f"{name}_before"] = float(inside[:, settle:change].mean())
+        result[f"{name}_after"] = None if change is None else float(inside[:, change:].mean())
     if change is None:
         return result
-    old, new = float(schedule.changes[-2][1]), float(schedule.changes[-1][1])
-    decoded = np.array(track.decoded)
+    goals = [float(schedule.changes[-1][1])] * len(decoded)
+    if told is not None:
+        goals = np.array(told.decoded)[:, -SETTLED:].mean(1).tolist()
     return {
         **result,
-        "recovery": [steps_to_recover(row, change, old, new) for row in decoded],
+        "recovery": [steps_to_recover(row, change, goal) for row, goal in zip(decoded, goals, strict=True)],
         "decoded_before": decoded[:, change - 1].tolist(),
         "decoded_end": decoded[:, -1].tolist(),
         "return_after": reward[:, change:].sum(1).tolist(),
-        "coverage_after": float(inside[:, change:].mean()),
     }

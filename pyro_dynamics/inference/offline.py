@@ -9,7 +9,7 @@ from typing import Any
 import pyro
 import torch
 from pyro.infer import TraceMeanField_ELBO
-from torch import Tensor, nn
+from torch import Tensor
 
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
@@ -70,7 +70,7 @@ class OfflineInference:
         UserError: if the means shall be moved apart and the guide is not Gaussian.
     """
 
-    def __init__(self, model: Any, guide: nn.Module, config: OfflineConfig) -> None:
+    def __init__(self, model: Any, guide: Any, config: OfflineConfig) -> None:
         self.model, self.guide, self.config = model, guide, config
         self.elbo = TraceMeanField_ELBO(max_plate_nesting=2)(model, guide)
         self.optimiser = torch.optim.Adam(

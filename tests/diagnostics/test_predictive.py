@@ -64,7 +64,7 @@ def test_every_agent_foretells_a_distribution(agent: str, generator: torch.Gener
     team = make_team(agent)
     state, next_state = torch.randn(3, 3, generator=generator), torch.randn(3, 3, generator=generator)
     action, environment = torch.randn(3, 1, generator=generator), torch.tensor([3, 0, 4])
-    pit = team.predictive_pit(state, action, next_state, environment, generator)
+    pit = team.predictive_pit(state, action, next_state, environment, generator, torch.ones(3, 2))
     assert pit.shape == (3, 2)
     assert ((pit > 0) & (pit < 1)).all()
     if agent != "latent":  # nothing is drawn, and each row is its own agent's mixture of two members

@@ -139,10 +139,10 @@ def test_changepoint_belief_is_the_exact_mixture_over_run_lengths(generator: tor
     assert float(belief.posterior().variance) == pytest.approx(variance, rel=5e-3)
 
 
-def steps_to_recover(name: str, config: Any, share: float, before: int = 500, limit: int = 600) -> int:
+def steps_to_recover(name: str, config: Any, share: float, before: int = 200, limit: int = 300) -> int:
     """Steps after a switch from 1 to -1 (without noise) until the belief's mean has made that share of the move."""
     generator = torch.Generator().manual_seed(0)
-    likelihood = LinearGaussian(2, 1, OUTPUTS, NOISE, 1, generator)
+    likelihood = LinearGaussian(2, 1, OUTPUTS, 0.3, 1, generator)  # the data tell far more than the prior
     belief = make(name, config, likelihood, 1, environments=1)
     inputs = torch.zeros(1, 2)
     design = likelihood.design(inputs)
@@ -155,9 +155,9 @@ def steps_to_recover(name: str, config: Any, share: float, before: int = 500, li
 
 
 def test_tracking_law() -> None:
-    assert steps_to_recover("exact", None, 0.5) == pytest.approx(500, abs=5)  # only zero, after as many steps again
+    assert steps_to_recover("exact", None, 0.5) == pytest.approx(200, abs=5)  # half the move, in as many steps again
     law = math.log(0.1) / math.log(0.95)
-    assert steps_to_recover("power", PowerConfig(0.95), 0.9) == pytest.approx(law, abs=3)
+    assert steps_to_recover("power", PowerConfig(0.95), 0.9) == pytest.approx(law, abs=1)
     assert steps_to_recover("window", WindowConfig(20), 0.9) == pytest.approx(18, abs=2)
     assert steps_to_recover("changepoint", ChangepointConfig(), 0.9) <= 25
     assert steps_to_recover("diffusion", DiffusionConfig(0.2), 0.9) <= 30

@@ -26,13 +26,13 @@ def test_posterior_as_prior_follows_the_exact_kalman_posterior(generator: torch.
         mean, covariance = linear_gaussian_posterior(mean, covariance, design, targets, NOISE)
         belief.update(inputs, targets, torch.arange(ENVIRONMENTS), generator)
 
-    belief = guide.frozen()
+    posterior = guide.frozen()
     exact_scale = covariance[..., 0].sqrt()
     assert exact_scale.max() < 0.5  # the data tell: far from the prior
-    ratio = belief.stddev / exact_scale
+    ratio = posterior.stddev / exact_scale
     assert abs(float(ratio.mean()) - 1) < 0.07
     assert (ratio - 1).abs().max() < 0.2  # sampling noise of single environments
-    error = (belief.mean - mean) / exact_scale
+    error = (posterior.mean - mean) / exact_scale
     assert abs(float(error.mean())) < 0.1
     assert float(error.square().mean().sqrt()) < 0.3
 

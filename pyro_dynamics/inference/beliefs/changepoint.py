@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -128,9 +129,9 @@ class HypothesisMixture(Distribution):
         super().__init__(log_weight.shape[:1], parts.event_shape, validate_args=False)
         self.log_weight, self.parts = log_weight, parts
 
-    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008  # torch's own signature
-        draws = self.parts.sample(sample_shape).unflatten(-2, self.log_weight.shape)
-        chosen = Categorical(logits=self.log_weight).sample(sample_shape)
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        draws = self.parts.sample(torch.Size(sample_shape)).unflatten(-2, self.log_weight.shape)
+        chosen = Categorical(logits=self.log_weight).sample(torch.Size(sample_shape))
         return draws.take_along_dim(chosen[..., None, None], dim=-2).squeeze(-2)
 
     def log_prob(self, value: Tensor) -> Tensor:
