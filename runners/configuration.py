@@ -14,7 +14,7 @@ from pyro_dynamics.agent import BeliefFactory
 from pyro_dynamics.control import CEMConfig, MPCConfig
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.guides import GUIDES, DiagonalConfig
+from pyro_dynamics.guides import GUIDES, DiagonalConfig, Guide
 from pyro_dynamics.inference import BELIEFS, UPDATES, ExactConfig, OfflineConfig, SVIUpdateConfig
 from pyro_dynamics.models import EnsembleConfig
 
@@ -141,6 +141,16 @@ def with_choices(config: Any, arguments: Sequence[str]) -> Any:
             chosen = values[f"--{name}"]
             config = replace(config, **{name: chosen, f"{name}_config": options[chosen].Config()})
     return config
+
+
+def online_for(guide: str, online: OnlineConfig) -> OnlineConfig:
+    """``online``, or what comes nearest to it that the guide can do."""
+    family: Any = GUIDES[guide]
+    if family.reads_transitions:
+        return OnlineConfig()
+    if online.update == "kalman" and family.match is Guide.match:  # no Gaussian
+        return replace(online, update="svi", update_config=SVIUpdateConfig())
+    return online
 
 
 def online_defaults(arguments: Sequence[str]) -> OnlineConfig:

@@ -16,6 +16,7 @@ COMMANDS = {
     "track": "measure how fast, and at what price, beliefs follow a change in mid-episode",
     "calibrate": "choose the temperature of the online belief on held-out episodes",
     "compare": "draw the learning curves of several runs side by side",
+    "accuracy": "measure guides and updates against known posteriors, and time them",
 }
 
 

@@ -19,6 +19,7 @@ from pyro_dynamics.runners.configuration import (
     RunConfig,
     flag_values,
     from_json,
+    online_for,
     preset_config,
     to_json,
     with_choices,
@@ -110,7 +111,8 @@ def guess_defaults(arguments: Sequence[str]) -> RunConfig:
 def defaults_of(family: str, preset: Preset, arguments: Sequence[str]) -> RunConfig:
     """The preset, with the guide, belief and update that the arguments name."""
     config = with_choices(preset_config(family, preset), arguments)
-    return replace(config, online=with_choices(config.online, arguments))
+    online = online_for(config.guide, config.online)
+    return replace(config, online=with_choices(online, arguments))
 
 
 def open_folder(flags: TrainFlags) -> RunFolder:

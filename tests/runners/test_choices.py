@@ -1,0 +1,127 @@
+"""Every guide, belief and update as a person names them on the command line."""
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from pyro_dynamics.guides import GUIDES
+from pyro_dynamics.inference import BELIEFS, UPDATES
+from pyro_dynamics.runners.configuration import BeliefName, GuideName, UpdateName, from_json
+from pyro_dynamics.runners.main import main
+
+TINY = [
+    *("--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "20"),
+    *("--ensemble.hidden", "16", "--ensemble.weight-decay", "1e-5", "1e-5", "--offline.epochs", "2"),
+    *("--controller.horizon", "4", "--controller.cem.candidates", "12", "--controller.cem.elites", "4"),
+    *("--update.steps", "3"),
+]
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(arguments) == 2
+    return capsys.readouterr().err.strip()
+
+
+def test_the_flags_know_the_same_names_as_the_code() -> None:
+    assert set(get_args(GuideName)) == set(GUIDES)
+    assert get_args(BeliefName) == tuple(BELIEFS)
+    assert get_args(UpdateName) == tuple(UPDATES)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_guide_trains_adapts_and_is_evaluated(
+    guide: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert main(["train", *TINY, "--guide", guide, "--out", str(run)]) == 0
+    assert json.loads((run / "config.json").read_text())["guide"] == guide
+    adapt = ["adapt", str(run), "--context", "5", "--steps", "4", "--quiet"]
+    evaluate = ["evaluate", str(run), "--steps", "4"]
+    if not GUIDES[guide].has_density:
+        assert "no density" in refused(adapt, capsys)
+        assert "no density" in refused(evaluate, capsys)
+        return
+    assert main(adapt) == 0
+    rows = [json.loads(line) for line in next((run / "adapt").iterdir()).joinpath("steps.jsonl").open()]
+    assert np.isfinite([row["mean"] + row["sd"] for row in rows]).all()
+    assert rows[-1]["mean"] != rows[0]["mean"]
+    assert main(evaluate) == 0
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "full-rank"
+    assert main(["train", *TINY, "--guide", "full-rank", "--guide.initial-scale", "0.2", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("belief", BELIEFS)
+def test_every_belief_adapts_by_the_kalman_update(belief: str, run: Path, tmp_path: Path) -> None:
+    arguments = ["--context", "5", "--steps", "6", "--quiet", "--belief", belief, "--update", "kalman"]
+    assert main(["adapt", str(run), *arguments, "--out", str(tmp_path)]) == 0
+
+
+def test_settings_of_what_was_chosen_are_flags_and_are_stored(run: Path) -> None:
+    config = from_json(json.loads((run / "config.json").read_text()))
+    assert config.guide_config == GUIDES["full-rank"].Config(initial_scale=0.2)
+    assert config.online.update_config == UPDATES["svi"].Config(steps=3)
+
+
+def test_track_measures_and_goes_on_where_it_was(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["track", str(run), "--schedule", "0:3,6:9", "--steps", "14", "--seeds", "2", "--updates", "kalman"]
+    arguments += ["--beliefs", "told", "exact", "power:retention=0.5", "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    first = capsys.readouterr().out
+    assert len([line for line in first.splitlines() if line.startswith("|")]) == 5
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert set(summary["methods"]) == {"told kalman", "exact kalman", "power:retention=0.5 kalman"}
+    assert (tmp_path / "tracks.png").read_bytes().startswith(b"\x89PNG")
+    stored = (tmp_path / "told-kalman.json").stat().st_mtime_ns
+    assert main(arguments) == 0
+    assert (tmp_path / "told-kalman.json").stat().st_mtime_ns == stored
+    told, exact = (json.loads((tmp_path / f"{name}-kalman.json").read_text())["track"] for name in ("told", "exact"))
+    decoded = {"told": np.array(told["decoded"]), "exact": np.array(exact["decoded"])}
+    assert (decoded["told"][:, :6] == decoded["exact"][:, :6]).all()  # the same until the switch is told
+    assert (decoded["told"][:, 6:] != decoded["exact"][:, 6:]).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--belief", "power", "--belief.retention", "0"], "retention"),
+        (["--belief", "power", "--belief.retention", "1.5"], "retention"),
+        (["--belief", "changepoint", "--belief.hazard", "2"], "hazard"),
+        (["--temperature", "0"], "temperature"),
+        (["--temperature", "nan"], "temperature"),
+    ],
+)
+def test_settings_that_make_no_sense_are_told(
+    arguments: list[str], words: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in refused(["adapt", str(run), "--context", "5", "--steps", "3", *arguments], capsys)
+
+
+def test_a_setting_of_another_choice_is_an_unknown_flag(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["adapt", str(run), "--context", "5", "--belief", "exact", "--belief.retention", "0.9"])
+    assert stop.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "--schedule"),
+        (["--schedule", "0:3,5:9,8:3"], "one change"),
+        (["--schedule", "0:3,5:9", "--beliefs", "hope"], "unknown belief"),
+        (["--schedule", "0:3,5:9", "--beliefs", "power:memory=3"], "power:memory=3"),
+        (["--schedule", "0:3,5:9", "--steps", "4"], "--steps"),
+    ],
+)
+def test_track_refuses_in_words(
+    arguments: list[str], words: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in refused(["track", str(run), "--out", str(tmp_path / "none"), *arguments], capsys)

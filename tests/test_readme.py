@@ -1,0 +1,42 @@
+"""What the README shows works as it stands."""
+
+import re
+from pathlib import Path
+
+import torch
+
+from pyro_dynamics.transitions import Transitions
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def python_block(start: str) -> str:
+    """The first block of Python after the line that begins with ``start``."""
+    block = re.search(r"```python\n(.*?)```", README[README.index(start) :], re.DOTALL)
+    assert block is not None
+    return block.group(1)
+
+
+def test_the_guide_of_ones_own_learns_and_follows(generator: torch.Generator) -> None:
+    text = python_block("A guide of your own")
+    assert len([line for line in text.splitlines() if line.strip()]) < 30
+    names: dict[str, object] = {}
+    exec(compile(text.replace("EnsembleConfig()", "EnsembleConfig(2, (16,), (0.0, 0.0))"), "README.md", "exec"), names)  # noqa: S102
+    agent, task = names["agent"], names["task"]
+    state = torch.randn(50, 3, generator=generator)
+    action = torch.rand(50, 1, generator=generator)
+    next_state = state + 0.1 * torch.randn(50, 3, generator=generator)
+    environment = torch.arange(50) % 5
+    data = Transitions(state, action, next_state, torch.zeros(50), environment, torch.arange(50))
+    before = agent.posterior().stddev.clone()  # type: ignore[attr-defined]
+    agent.train(data, generator)  # type: ignore[attr-defined]
+    assert not torch.equal(agent.posterior().stddev, before)  # type: ignore[attr-defined]
+    agent.observe(state[:5], action[:5], next_state[:5], torch.arange(5), generator)  # type: ignore[attr-defined]
+    assert agent.posterior().stddev.isfinite().all()  # type: ignore[attr-defined]
+    assert task.target_dim == 2  # type: ignore[attr-defined]
+
+
+def test_the_environment_is_made_and_changed() -> None:
+    names: dict[str, object] = {}
+    exec(compile(python_block("`models`, `guides` and `runners` are imported"), "README.md", "exec"), names)  # noqa: S102
+    assert names["env"].unwrapped.context == -6.0  # type: ignore[attr-defined]
