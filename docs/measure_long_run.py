@@ -48,7 +48,7 @@ def main() -> None:
     """Print the table."""
     torch.set_num_threads(1)
     updates = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    print("| belief | update | updates | ms, first tenth (median) | ms, last tenth | MiB after a tenth | MiB at the end |")
+    print("| belief | update | updates | ms, first tenth (median) | ms, last | MiB after a tenth | MiB at the end |")
     print("|---|---|---|---|---|---|---|")
     for belief, update in [("exact", "kalman"), ("window", "kalman"), ("changepoint", "kalman"), ("exact", "svi")]:
         count = updates if update == "kalman" else updates // 10

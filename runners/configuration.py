@@ -15,7 +15,15 @@ from pyro_dynamics.control import CEMConfig, MPCConfig
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.guides import GUIDES, DiagonalConfig, Guide
-from pyro_dynamics.inference import BELIEFS, UPDATES, ExactConfig, OfflineConfig, SVIUpdateConfig
+from pyro_dynamics.inference import (
+    BELIEFS,
+    UPDATES,
+    ChangepointConfig,
+    ExactConfig,
+    KalmanUpdateConfig,
+    OfflineConfig,
+    SVIUpdateConfig,
+)
 from pyro_dynamics.models import EnsembleConfig
 
 Preset = Literal["quick", "cpu", "paper"]
@@ -173,6 +181,10 @@ def preset_config(family: str, preset: Preset) -> RunConfig:
     return replace(config, family=family, preset=preset)
 
 
+QUICK_TO_CHANGE_ITS_MIND = OnlineConfig("changepoint", ChangepointConfig(), "kalman", KalmanUpdateConfig())
+"""Follows a change as fast as an agent that is told of it, at no cost where nothing changes: docs/tracking.md."""
+
+
 def _quick(cheetah: bool) -> RunConfig:
     """A few minutes on two cores; on HalfCheetah a look at the machinery, not a good gait."""
     if cheetah:
@@ -183,6 +195,7 @@ def _quick(cheetah: bool) -> RunConfig:
         episodes=3,
         ensemble=EnsembleConfig(members=3, hidden=(64, 64), weight_decay=(1e-5, 1e-5, 1e-5)),
         offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=1000, decay=True),
+        online=QUICK_TO_CHANGE_ITS_MIND,
         controller=MPCConfig(horizon=25, particles=3, cem=CEMConfig(candidates=100, elites=10, iterations=4)),
     )
 
@@ -196,6 +209,7 @@ def _cpu(cheetah: bool) -> RunConfig:
         steps=200,
         ensemble=EnsembleConfig(hidden=(128, 128, 128), weight_decay=(2.5e-5, 5e-5, 7.5e-5, 1e-4)),
         offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=2000, decay=True),
+        online=QUICK_TO_CHANGE_ITS_MIND,
         controller=MPCConfig(horizon=15, particles=5, cem=CEMConfig(candidates=100, elites=10, iterations=3)),
     )
 

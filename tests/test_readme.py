@@ -21,7 +21,7 @@ def test_the_guide_of_ones_own_learns_and_follows(generator: torch.Generator) ->
     text = python_block("A guide of your own")
     assert len([line for line in text.splitlines() if line.strip()]) < 30
     names: dict[str, object] = {}
-    exec(compile(text.replace("EnsembleConfig()", "EnsembleConfig(2, (16,), (0.0, 0.0))"), "README.md", "exec"), names)  # noqa: S102
+    exec(compile(text.replace("EnsembleConfig()", "EnsembleConfig(2, (16,), (0.0, 0.0))"), "README.md", "exec"), names)
     agent, task = names["agent"], names["task"]
     state = torch.randn(50, 3, generator=generator)
     action = torch.rand(50, 1, generator=generator)
@@ -38,5 +38,5 @@ def test_the_guide_of_ones_own_learns_and_follows(generator: torch.Generator) ->
 
 def test_the_environment_is_made_and_changed() -> None:
     names: dict[str, object] = {}
-    exec(compile(python_block("`models`, `guides` and `runners` are imported"), "README.md", "exec"), names)  # noqa: S102
+    exec(compile(python_block("`models`, `guides` and `runners` are imported"), "README.md", "exec"), names)
     assert names["env"].unwrapped.context == -6.0  # type: ignore[attr-defined]

@@ -1,5 +1,7 @@
 """Predictive intervals that keep their word: adaptive conformal inference (Gibbs and Candes 2021)."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,7 @@ class AdaptiveIntervals:
     def __init__(self, environments: int, targets: int, rate: float = 1.0) -> None:
         self.rate = rate
         self.log_factor = torch.zeros(environments, targets)
+        self.steps = 0
 
     @property
     def factor(self) -> Tensor:
@@ -38,6 +41,8 @@ class AdaptiveIntervals:
                 ``[K, T]``.
         """
         inside = (pit - 0.5).abs() <= LEVEL / 2
-        self.log_factor += self.rate * torch.where(inside, LEVEL - 1, LEVEL)
+        rate = self.rate * max(1.0, 4 / math.sqrt(1 + self.steps))
+        self.steps += 1
+        self.log_factor += rate * torch.where(inside, LEVEL - 1, LEVEL)
         self.log_factor.clamp_(-12, 12)
         return inside

@@ -1,6 +1,13 @@
 """Inference: offline (Eq. 4), online by one of two updates and several beliefs (Eq. 5), and exact references."""
 
-from pyro_dynamics.inference.beliefs import BELIEFS, Belief, ExactBelief, ExactConfig, Update
+from pyro_dynamics.inference.beliefs import (
+    BELIEFS,
+    Belief,
+    ChangepointConfig,
+    ExactBelief,
+    ExactConfig,
+    Update,
+)
 from pyro_dynamics.inference.exact import linear_gaussian_posterior
 from pyro_dynamics.inference.kalman_update import KalmanUpdate, KalmanUpdateConfig
 from pyro_dynamics.inference.offline import OfflineConfig, OfflineInference
@@ -10,6 +17,7 @@ __all__ = [
     "BELIEFS",
     "UPDATES",
     "Belief",
+    "ChangepointConfig",
     "ExactBelief",
     "ExactConfig",
     "KalmanUpdate",

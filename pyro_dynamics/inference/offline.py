@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
-from pyro_dynamics.inference.remedies import LatentSite, check_movable, kl_weight, move_apart, relief
+from pyro_dynamics.inference.remedies import LatentSite, check_movable, kl_weight, move_apart
 from pyro_dynamics.randomness import drawing_from
 from pyro_dynamics.transitions import Minibatch, shuffled_minibatches
 
@@ -67,7 +67,7 @@ class OfflineInference:
         config: rates, batch size, epochs and remedies against collapse.
 
     Raises:
-        UserError: if the means shall be moved apart and the guide is not Gaussian.
+        UserError: if the means shall be moved apart and the guide cannot take over a Gaussian.
     """
 
     def __init__(self, model: Any, guide: Any, config: OfflineConfig) -> None:
@@ -99,7 +99,7 @@ class OfflineInference:
         weight, free_nats = kl_weight(done, self.config.kl_warm_up), self.config.free_nats
         with LatentSite() if weight < 1 or free_nats else nullcontext() as site:
             loss = self.loss(batch) / batch.total
-        objective = loss if site is None else loss + relief(site.divergence(), weight, free_nats) / batch.total
+        objective = loss if site is None else loss + site.relief(weight, free_nats) / batch.total
         (objective + self.model.likelihood.penalty()).backward()
         self.optimiser.step()
         return -loss.item()

@@ -1,13 +1,14 @@
 """Remedies against collapse, where the network learns to ignore the latent; all of them are off by default.
 
-At the start the samples of e are noise to the network. It then learns to do without, the divergence KL(q(e_k) || p(e_k))
-pulls each q(e_k) into the prior, and nothing pulls it out again. Each remedy breaks one link of that chain: KL warm-up
-and free bits loosen the pull, means apart make e worth listening to. Measurements: docs/collapse.md.
+At the start the samples of e are noise to the network. It learns to do without; the divergence KL(q(e_k) || p(e_k))
+then holds each q(e_k) at the prior, and it takes thousands of steps to come free. KL warm-up and free bits loosen that
+hold, means apart make e worth listening to from the start. Measurements: docs/collapse.md.
 """
 
 from typing import Any
 
 import torch
+from pyro.distributions import Delta
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.distributions import kl_divergence
@@ -19,27 +20,9 @@ from pyro_dynamics.inference.gaussians import gaussian_moments
 def kl_weight(done: float, warm_up: float) -> float:
     """The weight of the divergence when the fraction ``done`` of a training is over: from 0 linearly to 1.
 
-    Bowman et al. 2016, *Generating sentences from a continuous space*, section 3.1. ``warm_up`` 0 is off: always 1.
+    Bowman et al. 2016, *Generating sentences from a continuous space*, arXiv:1511.06349. With ``warm_up`` 0 it is 1.
     """
     return min(1.0, done / warm_up) if warm_up else 1.0
-
-
-def relief(divergence: Tensor, weight: float, free_nats: float) -> Tensor:
-    """What is added to the negative ELBO, which counts the whole divergence: sum_k w max(KL_k - free, 0) - KL_k.
-
-    This is max(KL, free) of Kingma et al. 2016, *Improved variational inference with inverse autoregressive flow*,
-    Eq. 15, but for a constant. Theirs are the nats of a group of dimensions, averaged over a minibatch; here a group
-    is the whole latent of one environment, for in most families of guides the dimensions have no divergence each.
-
-    Args:
-        divergence: KL(q(e_k) || p(e_k)) in nats, ``[K]``.
-        weight: of what is above ``free_nats``, see :func:`kl_weight`.
-        free_nats: nats of each environment that cost nothing.
-
-    Returns:
-        A scalar, in nats.
-    """
-    return (weight * (divergence - free_nats).relu() - divergence).sum()
 
 
 class LatentSite(Messenger):
@@ -58,33 +41,62 @@ class LatentSite(Messenger):
             self.sites.append(message)
 
     def divergence(self) -> Tensor:
-        """KL(q(e_k) || p(e_k)) ``[K]``, in nats: in closed form or by the sample, as in ``TraceMeanField_ELBO``."""
+        """KL(q(e_k) || p(e_k)) ``[K]``, in nats: in closed form or by the sample, as in ``TraceMeanField_ELBO``.
+
+        A point (of the families point and laplace) has none; log p(mean of p) - log p(point) stands for it, which
+        differs from Pyro's -log p(point) by a constant, and is 0 at the prior's mean.
+        """
         guide, model = self.sites  # the guide runs first
+        if isinstance(guide["fn"], Delta):
+            return model["fn"].log_prob(model["fn"].mean) - model["fn"].log_prob(guide["value"])
         try:
             return kl_divergence(guide["fn"], model["fn"])
         except NotImplementedError:
             return guide["fn"].log_prob(guide["value"]) - model["fn"].log_prob(guide["value"])
+
+    def relief(self, weight: float, free_nats: float) -> Tensor:
+        """What is added to the negative ELBO, which counts the whole divergence: sum_k w max(KL_k - free, 0) - KL_k.
+
+        But for a constant, free nats are the max(free, KL) of the "free bits" of Kingma et al. 2016, *Improved
+        variational inference with inverse autoregressive flow*, arXiv:1606.04934. Theirs belong to a group of
+        dimensions, averaged over a minibatch; here a group is the whole latent of one environment, for in most
+        families a dimension has no divergence of its own, and every environment is there in every step.
+
+        Args:
+            weight: of what is above ``free_nats``, see :func:`kl_weight`.
+            free_nats: nats of each environment that cost nothing.
+
+        Returns:
+            A scalar, in nats.
+        """
+        divergence = self.divergence()
+        counted = weight * (divergence - free_nats).relu()
+        times = self.sites[0]["scale"]  # the amortized guide has its divergence counted more than once
+        return (times * (counted - divergence)).sum()
 
 
 def check_movable(guide: Any) -> None:
     """Refuse, before any work, a guide whose means :func:`move_apart` could not place.
 
     Raises:
-        UserError: if the family is not Gaussian.
+        UserError: if the family cannot take over a Gaussian.
     """
     try:
-        probe = guide.for_environments(1)
-        probe.match(*gaussian_moments(probe.posterior()))
+        move_apart(guide.for_environments(1), 1.0, torch.Generator())
     except UserError:
         raise UserError(
-            f"spread places the means of a Gaussian guide apart, and {type(guide).__name__} is none: choose a Gaussian "
-            "guide (diagonal, full-rank, low-rank, laplace) or leave spread at 0"
+            f"spread moves the means of a Gaussian apart, which {type(guide).__name__} cannot take over: choose a "
+            "Gaussian guide (diagonal, full-rank, low-rank, laplace) or leave spread at 0"
         ) from None
 
 
 @torch.no_grad()
 def move_apart(guide: Any, spread: float, generator: torch.Generator) -> None:
-    """Add independent N(0, spread^2) draws to the means ``[K, d]`` of a Gaussian guide; covariances stay."""
+    """Add independent N(0, spread^2) draws to the means ``[K, d]`` of a Gaussian guide; covariances stay.
+
+    Raises:
+        UserError: if the family cannot take over a Gaussian.
+    """
     mean, covariance = gaussian_moments(guide.posterior())
     noise = torch.randn(mean.shape, generator=generator)
     guide.match(mean + spread * noise.to(mean), covariance)

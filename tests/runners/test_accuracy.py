@@ -67,8 +67,8 @@ def test_references_and_divergence_of_a_known_density(generator: torch.Generator
 
     standard = Independent(Normal(torch.zeros(1, 2), 0.5), 1)
     told = trust(standard, lambda latent: -0.5 * latent.square().sum(-1), math.log(2 * math.pi), generator)
-    assert told.divergence == pytest.approx(2 * (math.log(2) + 0.125 - 0.5), abs=0.03)
-    assert told.k_hat == pytest.approx(0.75, abs=0.2)
+    assert told.divergence == pytest.approx(2 * (math.log(2) + 0.125 - 0.5), abs=0.05)  # 4 standard errors
+    assert told.k_hat == pytest.approx(0.75, abs=0.3)
 
 
 def test_the_command_finds_the_known_optima(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

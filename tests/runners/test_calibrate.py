@@ -44,7 +44,7 @@ def test_calibrate_tells_a_table_and_the_flag_to_use(run: Path, capsys: pytest.C
     told = json.loads((run / "calibration.json").read_text())
     assert [row["temperature"] for row in told["temperatures"]] == [1.0, 0.5, 0.1]
     assert (told["round"], told["steps"]) == (1, 25)
-    assert (told["online"]["belief"], told["online"]["update"]) == ("exact", "kalman")
+    assert (told["online"]["belief"], told["online"]["update"]) == ("changepoint", "kalman")
     for row in told["temperatures"]:
         assert 0 <= row["belief_coverage"] <= 1
         assert 0 <= row["predictive_coverage"] <= 1
@@ -52,7 +52,7 @@ def test_calibrate_tells_a_table_and_the_flag_to_use(run: Path, capsys: pytest.C
         assert row["belief_coverage"] == pytest.approx(sum(row["by_environment"]) / 5)
     spreads = [row["belief_sd"] for row in told["temperatures"]]
     assert spreads == sorted(spreads)  # a lower temperature leaves the belief wider
-    assert f"--belief exact --update kalman --temperature {told['temperature']:g}" in printed
+    assert f"--belief changepoint --update kalman --temperature {told['temperature']:g}" in printed
     assert sum(line.split()[0] in ("1", "0.5", "0.1") for line in printed.splitlines() if line.strip()) >= 3
     assert (run / "calibration.png").read_bytes().startswith(b"\x89PNG")
     flags = ["--context", "5", "--steps", "3", "--quiet", *FAST, "--temperature", f"{told['temperature']:g}"]
@@ -63,7 +63,7 @@ def test_same_seed_same_table_and_the_paper_s_update_works_too(run: Path, tmp_pa
     tables = []
     for index in range(2):
         out = tmp_path / f"{index}" / "table.json"
-        flags = ["--update.steps", "3", "--temperatures", "0.5", "--steps", "6", "--out", str(out)]
+        flags = ["--belief", "exact", "--update", "svi", "--update.steps", "3", "--temperatures", "0.5", "--steps", "6", "--out", str(out)]
         assert main(["calibrate", str(run), *flags]) == 0
         tables.append(out.read_bytes())
     assert tables[0] == tables[1]

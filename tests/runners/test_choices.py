@@ -16,7 +16,7 @@ TINY = [
     *("--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "20"),
     *("--ensemble.hidden", "16", "--ensemble.weight-decay", "1e-5", "1e-5", "--offline.epochs", "2"),
     *("--controller.horizon", "4", "--controller.cem.candidates", "12", "--controller.cem.elites", "4"),
-    *("--update.steps", "3"),
+    *("--update", "svi", "--update.steps", "3"),
 ]
 
 

@@ -17,7 +17,7 @@ from pyro_dynamics.runners.main import COMMANDS, main
 TINY = [
     *("--rounds", "2", "--steps", "25", "--episodes", "1"),
     *("--ensemble.hidden", "16", "--ensemble.weight-decay", "1e-5", "1e-5"),
-    *("--offline.epochs", "2", "--update.steps", "5"),
+    *("--offline.epochs", "2", "--update", "svi", "--update.steps", "5"),
     *("--controller.horizon", "5", "--controller.cem.candidates", "20", "--controller.cem.elites", "4"),
 ]
 

@@ -25,7 +25,7 @@ class ChangepointConfig:
         patience: steps for which a young run is kept, whatever its probability: it needs some to prove itself.
     """
 
-    hazard: float = 0.005
+    hazard: float = 0.002
     hypotheses: int = 8
     spacing: int = 4
     patience: int = 20

@@ -18,7 +18,7 @@ class WindowConfig:
         length: number of transitions; a change is forgotten after as many steps.
     """
 
-    length: int = 30
+    length: int = 20
 
     def __post_init__(self) -> None:
         require_positive(self, "length")
