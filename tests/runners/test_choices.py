@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyro_dynamics.guides import GUIDES
-from pyro_dynamics.inference import BELIEFS, UPDATES
+from pyro_dynamics.inference import BELIEFS, UPDATES, SVIUpdateConfig
 from pyro_dynamics.runners.configuration import BeliefName, GuideName, UpdateName, from_json
 from pyro_dynamics.runners.main import main
 
@@ -68,7 +68,7 @@ def test_every_belief_adapts_by_the_kalman_update(belief: str, run: Path, tmp_pa
 def test_settings_of_what_was_chosen_are_flags_and_are_stored(run: Path) -> None:
     config = from_json(json.loads((run / "config.json").read_text()))
     assert config.guide_config == GUIDES["full-rank"].Config(initial_scale=0.2)
-    assert config.online.update_config == UPDATES["svi"].Config(steps=3)
+    assert config.online.update_config == SVIUpdateConfig(steps=3)
 
 
 def test_track_measures_and_goes_on_where_it_was(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
