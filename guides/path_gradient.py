@@ -1,16 +1,15 @@
 """The quiet gradient for guides whose divergence has no closed form."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from pyro.distributions.torch_distribution import TorchDistribution
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributions import Distribution, constraints
 from torch.types import _size
 
 from pyro_dynamics.guides.contract import Guide
+from pyro_dynamics.parameters import held_constant
 
 
 class PathGradient(TorchDistribution):
@@ -43,18 +42,5 @@ class PathGradient(TorchDistribution):
         return self.moving.rsample(sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        with _held(self.guide):
+        with held_constant(self.guide):
             return self.guide.posterior().log_prob(value)
-
-
-@contextmanager
-def _held(module: nn.Module) -> Iterator[None]:
-    """Treat the module's parameters as constants."""
-    free = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    for parameter in free:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in free:
-            parameter.requires_grad_(True)

@@ -182,7 +182,7 @@ def preset_config(family: str, preset: Preset) -> RunConfig:
 
 
 QUICK_TO_CHANGE_ITS_MIND = OnlineConfig("changepoint", ChangepointConfig(), "kalman", KalmanUpdateConfig())
-"""Follows a change as fast as an agent that is told of it, at no cost where nothing changes: docs/tracking.md."""
+"""Followed changes about as fast as an agent that is told of them, and cost no return without: docs/tracking.md."""
 
 
 def _quick(cheetah: bool) -> RunConfig:

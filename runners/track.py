@@ -71,24 +71,22 @@ def main(arguments: Sequence[str]) -> None:
     methods = [(belief, update) for update in flags.updates for belief in flags.beliefs]
     with tqdm(total=len(methods) * steps, unit="step", disable=None) as bar:
         for belief, update in methods:
-            name = f"{belief} {update}"
+            bar.set_description(f"{belief} {update}")
             online = replace(online_config(belief, update), temperature=temperature)
             settings = {"run": str(flags.dir), "schedule": flags.schedule, "steps": steps, "seed": flags.seed}
             settings |= {"seeds": flags.seeds, "online": repr(online)}
-            file = out / f"{name.replace(' ', '-').replace(':', '-')}.json"
-            stored = json.loads(file.read_text()) if file.exists() else {}
-            bar.set_description(name)
-            if stored.get("settings") == settings:
-                tracks[name] = Track(**stored["track"])
+            file = out / f"{belief.replace(':', '-')}-{update}.json"
+            result = stored_track(file, settings)
+            if result is None:
+                team = team_for(load_run(flags.dir, online=online)[-1], family, [schedule.at(0)] * flags.seeds)
+                robots = family.make_vector([schedule] * flags.seeds, steps)
+                told_at = schedule.changes[-1][0] if belief == TOLD else None
+                result = track(team, robots, probe, flags.seed, told_at, lambda: bar.update(1))
+                robots.close()
+                write_json(file, {"settings": settings, "track": result.as_json()})
+            else:
                 bar.update(steps)
-                continue
-            _, _, _, agents = load_run(flags.dir, online=online)
-            robots = family.make_vector([schedule] * flags.seeds, steps)
-            team = team_for(agents, family, [schedule.at(0)] * flags.seeds)
-            told_at = schedule.changes[-1][0] if belief == TOLD else None
-            tracks[name] = track(team, robots, probe, flags.seed, told_at, lambda: bar.update(1))
-            robots.close()
-            write_json(file, {"settings": settings, "track": tracks[name].as_json()})
+            tracks[f"{belief} {update}"] = result
 
     settle = min(50, (schedule.changes[-1][0] or steps) // 2)
     summary = {
@@ -101,6 +99,12 @@ def main(arguments: Sequence[str]) -> None:
     write_bytes(out / "table.md", (table + "\n").encode())
     write_bytes(out / "tracks.png", draw_tracks(tracks, truth, family.axis))
     print(f"{table}\n\nresults: {out}\npicture: {out / 'tracks.png'}")
+
+
+def stored_track(file: Path, settings: dict[str, Any]) -> Track | None:
+    """What was measured before with the same settings, if it was."""
+    stored = json.loads(file.read_text()) if file.exists() else {}
+    return Track(**stored["track"]) if stored.get("settings") == settings else None
 
 
 def check(flags: TrackFlags, family: Family, trained: Any) -> Schedule:
@@ -163,21 +167,11 @@ def table_rows(summary: dict[str, dict[str, Any]]) -> list[str]:
         lost = ""
         if "return_after" in value and update in told:
             lost = f"{np.mean(value['return_after']) - np.mean(told[update]['return_after']):+.1f}"
-        shares = [
-            "" if share is None else f"{share:.0%}"
-            for share in (
-                value[f"{kind}_{when}"] for kind in ("inside_adaptive", "inside") for when in ("before", "after")
-            )
-        ]
+        keys = ("inside_adaptive_before", "inside_adaptive_after", "inside_before", "inside_after")
+        shares = ["" if value[key] is None else f"{value[key]:.0%}" for key in keys]
         steps = "" if recovery is None else f"{'never' if np.isinf(median) else f'{median:.0f}'} ({each})"
-        cells = [
-            belief,
-            update,
-            steps,
-            f"{np.mean(value['return']):.1f} +- {np.std(value['return']):.1f}",
-            lost,
-            *shares,
-        ]
+        total = f"{np.mean(value['return']):.1f} +- {np.std(value['return']):.1f}"
+        cells = [belief, update, steps, total, lost, *shares]
         rows.append(f"| {' | '.join(cells)} | {value['update_ms']:.1f} |")
     return rows
 

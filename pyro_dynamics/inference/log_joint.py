@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
@@ -25,8 +24,8 @@ def log_joint(likelihood: Any, prior: Distribution, batch: Minibatch, latent: Te
     location, scale = likelihood(batch.inputs, latent[batch.environment])
     by_row = Normal(location, scale, validate_args=False).log_prob(batch.targets).sum(-1)
     weight = batch.total / (rows * members)
-    total = torch.zeros_like(latent[:, 0]) if latent.shape[1] else latent.new_zeros(len(latent))
-    return prior.log_prob(latent) + total.index_add(0, batch.environment.flatten(), weight * by_row.flatten())
+    by_environment = latent.new_zeros(len(latent))
+    return prior.log_prob(latent) + by_environment.index_add(0, batch.environment.flatten(), weight * by_row.flatten())
 
 
 def whole_batch(

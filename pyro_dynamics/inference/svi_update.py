@@ -1,18 +1,16 @@
 """The paper's inference online: some gradient steps on the ELBO of the newest data, theta fixed (Eq. 5)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyro
 import torch
 from pyro.infer import TraceMeanField_ELBO
-from torch import nn
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import require_positive
 from pyro_dynamics.inference.log_joint import log_joint
+from pyro_dynamics.parameters import held_constant
 from pyro_dynamics.randomness import drawing_from
 from pyro_dynamics.transitions import Minibatch
 
@@ -66,23 +64,10 @@ class SVIUpdate:
                 pyro.settings.context(module_local_params=True),
                 pyro.validation_enabled(False),
                 drawing_from(generator),
-                _fixed(model),
+                held_constant(model),  # theta is fixed in Eq. 5: spare its gradients
             ):
                 for _ in range(self.config.steps):
                     optimiser.zero_grad()
                     elbo(batch, prior).backward()
                     optimiser.step()
         guide.settle(lambda latent: log_joint(model.likelihood, prior, batch, latent))
-
-
-@contextmanager
-def _fixed(module: nn.Module) -> Iterator[None]:
-    """Spare the gradients of theta, which Eq. 5 holds fixed."""
-    free = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    for parameter in free:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in free:
-            parameter.requires_grad_(True)

@@ -47,7 +47,8 @@ class ChangepointBelief(Belief):
     A hypothesis is weighed by the evidence of each transition, for which the ELBO of its update stands: exact where
     the guide holds the exact posterior. New runs begin at p_0 with the hazard's weight, in the place of the least
     probable run that has had its chance. The belief is the mixture over hypotheses. They are further environments to
-    model and guide, so that all of them are updated in one call: environment k, hypothesis h is number k H + h.
+    model and guide, so that all of them are updated in one call: environment k, hypothesis h is number k H + h. The
+    guide itself stays where it was: it is p_0, from which new runs begin.
     """
 
     Config = ChangepointConfig
@@ -57,8 +58,6 @@ class ChangepointBelief(Belief):
         count, environments = self.config.hypotheses, self.guide.environments
         self.many = self.guide.for_environments(environments * count)
         self.many_model = self.model.for_environments(environments * count)
-        self.fresh = self.guide.for_environments(environments)
-        self.fresh.load_state_dict(self.guide.state_dict())
         everyone = torch.arange(environments)
         self.many.assign(everyone * count, self.guide, everyone)
         self.log_weight = torch.full((environments, count), -math.inf)
@@ -112,7 +111,7 @@ class ChangepointBelief(Belief):
         self.log_weight[index] += math.log1p(-change)
         self.log_weight[index, slot[index]] = math.log(change)
         self.run_length[index, slot[index]] = 0
-        self.many.assign(index * self.config.hypotheses + slot[index], self.fresh, index)
+        self.many.assign(index * self.config.hypotheses + slot[index], self.guide, index)
 
 
 class HypothesisMixture(Distribution):

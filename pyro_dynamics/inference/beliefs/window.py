@@ -31,7 +31,7 @@ class WindowBelief(Belief):
 
     def begin(self) -> None:
         super().begin()
-        # The newest update last, [(inputs, targets, environment)]; every row stays until its environment has enough.
+        # Inputs, targets and environment of what is remembered, the newest last.
         self.rows: tuple[Tensor, Tensor, Tensor] | None = None
 
     def absorb(

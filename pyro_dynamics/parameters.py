@@ -1,0 +1,19 @@
+"""Parameters that stand still for a while."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+
+@contextmanager
+def held_constant(module: nn.Module) -> Iterator[None]:
+    """Treat the module's parameters as constants: no gradient reaches them, and none is computed for them."""
+    free = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    for parameter in free:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in free:
+            parameter.requires_grad_(True)
