@@ -168,6 +168,33 @@ class Agent:
             model, guide, self.task, self.action_bounds, self.offline.config, self.controller.config, self.make_belief
         )
 
+    def refit(
+        self,
+        data: Transitions,
+        guide: Any,
+        config: OfflineConfig,
+        generator: torch.Generator,
+        on_epoch: Callable[[int, float], None] | None = None,
+    ) -> "Agent":
+        """An agent with the same dynamics model (shared, as it is) and another guide, fitted to the data.
+
+        So guides are compared on one model, and one guide with itself from other seeds.
+
+        Args:
+            data: transitions of the K environments.
+            guide: a guide over as many environments.
+            config: how to fit it.
+            generator: source of the shuffles and of the guide's samples.
+            on_epoch: called with the epoch and its mean ELBO for each transition.
+        """
+        agent = Agent(
+            self.model, guide, self.task, self.action_bounds, config, self.controller.config, self.make_belief
+        )
+        inputs, targets = self.task.inputs(data.state, data.action), self.task.targets(data.state, data.next_state)
+        agent.offline.refit(inputs, targets, data.environment, generator, on_epoch)
+        agent.belief.begin()
+        return agent
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: weights, beliefs and the optimiser's state."""
         return {

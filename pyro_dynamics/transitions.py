@@ -52,6 +52,44 @@ class Transitions:
             rows.state, rows.action, rows.next_state, rows.reward, renumbered[rows.environment], rows.step
         )
 
+    def require_finite(self, where: str) -> None:
+        """Refuse transitions that hold NaN or infinity.
+
+        Args:
+            where: what these transitions are, for the message.
+
+        Raises:
+            UserError: naming the field, environment and step of the first one.
+        """
+        for name in ("state", "action", "next_state", "reward"):
+            bad = ~getattr(self, name).isfinite().reshape(len(self), -1).all(1)
+            if bad.any():
+                row = int(bad.int().argmax())
+                raise UserError(
+                    f"{where}: the {name} of environment {int(self.environment[row])} at step {int(self.step[row])} "
+                    f"is not finite ({int(bad.sum())} of {len(self)} rows are not)"
+                )
+
+    def episodes(self) -> list[Tensor]:
+        """Rows of each episode, in the order in which the episodes began.
+
+        An episode goes on in the next row of its environment whose state is the last next state, one step later:
+        robots in lockstep take turns in the rows.
+        """
+        found: list[list[int]] = []
+        running: dict[int, list[list[int]]] = {}
+        for row, (environment, step) in enumerate(zip(self.environment.tolist(), self.step.tolist(), strict=True)):
+            episodes = running.setdefault(environment, [])
+            for episode in episodes:
+                last = episode[-1]
+                if step == self.step[last] + 1 and torch.equal(self.state[row], self.next_state[last]):
+                    episode.append(row)
+                    break
+            else:
+                found.append([row])
+                episodes.append(found[-1])
+        return [torch.tensor(rows) for rows in found]
+
     def arrays(self) -> dict[str, np.ndarray]:
         """The fields as numpy arrays, ready for ``np.savez``."""
         return {field.name: getattr(self, field.name).numpy() for field in fields(self)}

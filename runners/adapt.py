@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import tyro
+from torch import Tensor
 from tqdm import tqdm
 
 from pyro_dynamics.diagnostics import ContextProbe, belief_health, coverage, pit_histogram
@@ -17,20 +18,26 @@ from pyro_dynamics.diagnostics.health import RECENT, Stream
 from pyro_dynamics.environments import Context, Family, Schedule
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team, adapt
-from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json, write_json_lines
+from pyro_dynamics.experiments.adaptation import AdaptationStep
+from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json, write_json_lines, write_whole
 from pyro_dynamics.experiments.progress import label
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
 from pyro_dynamics.runners.configuration import OnlineConfig, online_defaults
 from pyro_dynamics.runners.main import run_as_module
+from pyro_dynamics.transitions import Transitions
+
+BELIEF_DRAWS = 400
+"""Draws of the belief that are stored after each step: the tail of k-hat is then fitted to about 60 of them."""
 
 
 @dataclass(frozen=True)
 class AdaptFlags:
     """Act in one environment with a trained model, updating the belief after every step (Eq. 5).
 
-    The belief begins at the prior N(0, I). Prints a line a step, and stores the steps as JSON lines, a summary and a
-    picture in DIR/adapt/NAME. At the end it tells how many of the targets lay in their 90 % intervals before they were
-    seen, and whether the belief can be trusted: healthy, collapsed, stale, over-confident or out of the trained range.
+    The belief begins at the prior N(0, I). Prints a line a step, and stores the steps as JSON lines, the transitions,
+    draws of the belief, a summary and a picture in DIR/adapt/NAME. At the end it tells how many of the targets lay in
+    their 90 % intervals before they were seen, and whether the belief can be trusted: healthy, collapsed, stale,
+    over-confident or out of the trained range.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -76,10 +83,13 @@ def main(arguments: Sequence[str]) -> None:
     team = team_for(trained, family, [schedule.at(0)])
     robots = family.make_vector([schedule], steps)
     rows: list[dict[str, Any]] = []
+    happened: list[Transitions] = []
+    draws: list[tuple[Tensor, Tensor]] = []
     if not flags.quiet:
         numbers = f"{'reward':>8} {'log p(s)':>9} {'in 90 %':>8}"
         print(f"{'step':>5} {family.axis:>20} {numbers}  belief: mean +- sd of each latent")
-    for step in tqdm(adapt(team, robots, flags.seed), total=steps, unit="step", disable=None):
+    stream = adapt(team, robots, flags.seed, belief_draws=BELIEF_DRAWS)
+    for step in tqdm(stream, total=steps, unit="step", disable=None):
         row = {
             "step": step.index,
             "context": as_json(step.context[0]),
@@ -92,13 +102,24 @@ def main(arguments: Sequence[str]) -> None:
             "sd": step.scale[0].tolist(),
         }
         rows.append(row)
+        happened.append(transition(step))
+        draws.append((step.draws[:, 0], step.log_q[:, 0]))
         if not flags.quiet:
             tqdm.write(line(row), file=sys.stdout)
     robots.close()
 
     summary = summarise(rows, trained, family) | {"health": health(rows, trained, reached(folder, flags.checkpoint))}
+    settings = {
+        "run": str(flags.dir),
+        "seed": flags.seed,
+        "checkpoint": folder.last_round if flags.checkpoint is None else flags.checkpoint,
+        "steps": steps,
+        "schedule": [list(change) for change in schedule.changes],
+        "online": asdict(flags.online),
+    }
     write_json_lines(out / "steps.jsonl", rows)
-    write_json(out / "summary.json", {"run": str(flags.dir), "seed": flags.seed, **summary})
+    write_stream(out, happened, draws)
+    write_json(out / "summary.json", settings | summary)
     write_bytes(out / "belief.png", picture(rows, trained, family))
     print(f"\nreturn over {len(rows)} steps: {summary['return']:.1f}")
     print(f"mean one-step log-likelihood: {summary['log_likelihood']:.2f} nats")
@@ -125,6 +146,29 @@ def name_of(flags: AdaptFlags, schedule: Schedule, steps: int) -> str:
     contexts = (flags.schedule or label(schedule.at(0))).replace(":", "_").replace(",", "_")
     checkpoint = "" if flags.checkpoint is None else f"-round{flags.checkpoint}"
     return f"{contexts}-steps{steps}-seed{flags.seed}{checkpoint}"
+
+
+def transition(step: AdaptationStep) -> Transitions:
+    """What happened in the one environment, which is numbered 0."""
+    zero = torch.zeros(1, dtype=torch.long)
+    return Transitions(step.state, step.action, step.next_state, step.reward, zero, zero + step.index)
+
+
+def write_stream(out: Path, happened: Sequence[Transitions], draws: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Write ``transitions.npz`` and, of an agent with a latent, ``beliefs.npz``.
+
+    Args:
+        out: the folder of the results.
+        happened: one transition a step.
+        draws: of the belief after each step ``[S, d]``, and its log density at them in nats ``[S]``.
+    """
+    arrays = Transitions.concatenate(happened).arrays()
+    write_whole(out / "transitions.npz", lambda file: np.savez(file, allow_pickle=False, **arrays))
+    latent, log_q = (torch.stack(part).float().numpy() for part in zip(*draws, strict=True))
+    if latent.shape[-1]:
+        write_whole(out / "beliefs.npz", lambda file: np.savez(file, allow_pickle=False, latent=latent, log_q=log_q))
+    else:
+        (out / "beliefs.npz").unlink(missing_ok=True)  # of another agent, whose results were here before
 
 
 def as_json(context: Any) -> Context:

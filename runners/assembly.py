@@ -12,10 +12,11 @@ from pyro_dynamics.agent import Agent
 from pyro_dynamics.environments import Context, Family, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team
-from pyro_dynamics.guides import GUIDES
+from pyro_dynamics.guides import GUIDES, Guide
 from pyro_dynamics.models import Ensemble, HierarchicalModel
 from pyro_dynamics.randomness import derive_generator, drawing_from
 from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, from_json
+from pyro_dynamics.tasks import Task
 
 
 def build_team(config: RunConfig, family: Family, robots: VectorEnv) -> Team:
@@ -32,12 +33,18 @@ def build_agent(config: RunConfig, family: Family, robots: VectorEnv, environmen
     latent_dim = config.latent_dim if config.agent == "latent" else 0
     ensemble = Ensemble(task.input_dim, latent_dim, task.target_dim, config.ensemble)
     model = HierarchicalModel(ensemble, environments, latent_dim)
-    make_guide: Any = GUIDES[config.guide]
-    extra = {"transition_dim": task.input_dim + task.target_dim} if make_guide.reads_transitions else {}
-    guide = make_guide(environments, latent_dim, config.guide_config, **extra)
+    guide = build_guide(config, task, environments)
     space = robots.single_action_space
     bounds = (torch.from_numpy(space.low).float(), torch.from_numpy(space.high).float())  # type: ignore[attr-defined]
     return Agent(model, guide, task, bounds, config.offline, config.controller, config.online.factory())
+
+
+def build_guide(config: RunConfig, task: Task, environments: int) -> Guide:
+    """A fresh guide over a number of environments."""
+    latent_dim = config.latent_dim if config.agent == "latent" else 0
+    make_guide: Any = GUIDES[config.guide]
+    extra = {"transition_dim": task.input_dim + task.target_dim} if make_guide.reads_transitions else {}
+    return make_guide(environments, latent_dim, config.guide_config, **extra)
 
 
 def load_run(

@@ -29,6 +29,11 @@ class AdaptationStep:
         inside: whether each target lies in its adaptive 90 % interval, ``[K, T]``.
         mean: of the belief after the update, ``[K, d]``.
         scale: its standard deviation, ``[K, d]``.
+        state: before the step, ``[K, S]``.
+        action: ``[K, A]``.
+        next_state: ``[K, S]``.
+        draws: n draws of the belief after the update, ``[n, K, d]``.
+        log_q: its log density at them, in nats, ``[n, K]``.
     """
 
     index: int
@@ -40,6 +45,11 @@ class AdaptationStep:
     inside: Tensor
     mean: Tensor
     scale: Tensor
+    state: Tensor
+    action: Tensor
+    next_state: Tensor
+    draws: Tensor
+    log_q: Tensor
 
 
 def adapt(
@@ -48,6 +58,7 @@ def adapt(
     seed: int,
     episode: int = 0,
     before_step: Callable[[int], None] | None = None,
+    belief_draws: int = 0,
 ) -> Iterator[AdaptationStep]:
     """One episode in every environment; beliefs begin where the team's guides stand and are updated by Eq. 5.
 
@@ -58,11 +69,13 @@ def adapt(
         episode: a further name, for repeated episodes.
         before_step: called with the index of each step before its action is planned; an experiment tells an agent of
             a switch by it.
+        belief_draws: how many draws of the belief are told after each step.
     """
     environment = torch.arange(robots.num_envs)
     draws = derive_generator(seed, "adapt", episode, "actions")
-    # A stream of its own: measuring calibration must not change what the robots do.
+    # Streams of their own: measuring must not change what the robots do.
     measuring = derive_generator(seed, "adapt", episode, "calibration")
+    telling = derive_generator(seed, "adapt", episode, "belief")
     seeds = [derive_seed(seed, "adapt", episode, "reset", k) for k in range(robots.num_envs)]
     intervals = AdaptiveIntervals(robots.num_envs, team.agents[0].task.target_dim)
     steps = count()
@@ -83,5 +96,14 @@ def adapt(
         if keep.any():
             team.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
         yield AdaptationStep(
-            step.index, step.context, step.reward, step.alive, log_likelihood, pit, inside, *team.beliefs()
+            step.index,
+            step.context,
+            step.reward,
+            step.alive,
+            log_likelihood,
+            pit,
+            inside,
+            *team.beliefs(),
+            *(step.state, step.action, step.next_state),
+            *team.belief_draws(belief_draws, telling),
         )

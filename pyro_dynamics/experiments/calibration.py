@@ -45,8 +45,7 @@ class Calibration:
 def first_episodes(data: Transitions, environments: int) -> list[Transitions]:
     """One episode of each environment, as a list of steps with a row for each environment whose episode lasts so long.
 
-    Where a round has several episodes of an environment this is the first: the one of the first row, followed from
-    each next state to the state that it is.
+    Where a round has several episodes of an environment this is the first.
 
     Args:
         data: the transitions of one round, in the order in which they happened.
@@ -55,25 +54,16 @@ def first_episodes(data: Transitions, environments: int) -> list[Transitions]:
     Raises:
         UserError: if an environment has no transitions.
     """
-    episodes = []
+    first: dict[int, list[int]] = {}
+    for rows in data.episodes():
+        first.setdefault(int(data.environment[rows[0]]), rows.tolist())
     for k in range(environments):
-        rows = (data.environment == k).nonzero().squeeze(1)
-        if not len(rows):
+        if k not in first:
             raise UserError(f"the round holds no transitions of environment {k}")
-        episodes.append(_follow(data, rows))
+    episodes = [first[k] for k in range(environments)]
     longest = max(map(len, episodes))
     steps = [[episode[t] for episode in episodes if t < len(episode)] for t in range(longest)]
     return [data.select(torch.tensor(rows)) for rows in steps]
-
-
-def _follow(data: Transitions, rows: Tensor) -> list[int]:
-    """Of ``rows`` ``[n]`` those of the episode of the first of them."""
-    found = [int(rows[0])]
-    for row in rows[1:].tolist():
-        last = found[-1]
-        if data.step[row] == data.step[last] + 1 and torch.equal(data.state[row], data.next_state[last]):
-            found.append(row)
-    return found
 
 
 def calibrate(

@@ -1,10 +1,14 @@
 """Files that are written whole or not at all."""
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from xarray import DataTree
 
 from pyro_dynamics.errors import UserError
 
@@ -40,6 +44,28 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write one JSON value, indented."""
     write_bytes(path, (json.dumps(value, indent=2) + "\n").encode())
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON knows it: dataclasses as objects, arrays as lists, NaN and infinities as words."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_tree(path: Path, tree: DataTree) -> None:
+    """Write a DataTree as netCDF."""
+    temporary = path.with_name(path.name + ".part")
+    tree.to_netcdf(temporary, engine="h5netcdf")
+    with temporary.open("rb+") as file:
+        os.fsync(file.fileno())
+    temporary.replace(path)
 
 
 def write_json_lines(path: Path, rows: Iterable[Any]) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.randomness import drawing_from
 from pyro_dynamics.transitions import Transitions
 
 
@@ -77,10 +78,36 @@ class Team:
 
     def beliefs(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of q(e) for every environment in order, each ``[K, d]``."""
-        order = torch.tensor([environment for share in self.shares for environment in share]).argsort()
+        order = self._order()
         posteriors = [agent.posterior() for agent in self.agents]
         mean = torch.cat([posterior.mean for posterior in posteriors])[order]
         return mean, torch.cat([posterior.stddev for posterior in posteriors])[order]
+
+    @torch.no_grad()
+    def belief_draws(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draws of q(e) for every environment in order, ``[count, K, d]``, and log q at them in nats, ``[count, K]``.
+
+        A latent of size 0 has one value, whose log density is 0.
+        """
+        order = self._order()
+        parts = []
+        for agent in self.agents:
+            draws, log_q = (
+                torch.zeros(count, agent.environments, agent.latent_dim),
+                torch.zeros(count, agent.environments),
+            )
+            if count and agent.latent_dim:
+                posterior = agent.posterior()
+                with drawing_from(generator):
+                    draws = posterior.sample((count,))
+                log_q = posterior.log_prob(draws)
+            parts.append((draws, log_q))
+        draws, log_q = (torch.cat(part, 1)[:, order] for part in zip(*parts, strict=True))
+        return draws, log_q
+
+    def _order(self) -> Tensor:
+        """Where each environment stands among those of all agents, one agent after the other."""
+        return torch.tensor([environment for share in self.shares for environment in share]).argsort()
 
     def _split(self, environment: Tensor) -> Iterator[tuple[Agent, Tensor, Tensor]]:
         """For each agent its rows of a batch, and their environments in its own numbering."""

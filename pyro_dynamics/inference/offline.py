@@ -14,6 +14,7 @@ from torch import Tensor
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
 from pyro_dynamics.inference.remedies import LatentSite, check_movable, kl_weight, move_apart
+from pyro_dynamics.parameters import held_constant
 from pyro_dynamics.randomness import drawing_from
 from pyro_dynamics.transitions import Minibatch, shuffled_minibatches
 
@@ -124,8 +125,30 @@ class OfflineInference:
         Returns:
             The last epoch's mean ELBO in nats for each transition.
         """
+        self.model.likelihood.fit_normaliser(inputs)
+        return self._fit(inputs, targets, environment, generator, on_epoch)
+
+    def refit(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        environment: Tensor,
+        generator: torch.Generator,
+        on_epoch: Callable[[int, float], None] | None = None,
+    ) -> float:
+        """The same for the guide alone, with theta as it is."""
+        with held_constant(self.model):
+            return self._fit(inputs, targets, environment, generator, on_epoch)
+
+    def _fit(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        environment: Tensor,
+        generator: torch.Generator,
+        on_epoch: Callable[[int, float], None] | None,
+    ) -> float:
         likelihood = self.model.likelihood
-        likelihood.fit_normaliser(inputs)
         self.guide.prepare(inputs, targets, environment)
         # Adam's state is empty before the first step ever, and is part of a checkpoint: a resumed run knows it too.
         if self.config.spread and self.guide.latent_dim and not self.optimiser.state:

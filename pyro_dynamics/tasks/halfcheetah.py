@@ -5,6 +5,8 @@ from torch import Tensor
 
 from pyro_dynamics.tasks.task import Task
 
+JOINTS = ("back thigh", "back shin", "back foot", "front thigh", "front shin", "front foot")
+
 
 class HalfCheetahTask(Task):
     """Run forward: reward is the velocity reached less a tenth of the squared action.
@@ -17,6 +19,13 @@ class HalfCheetahTask(Task):
     action_dim = 6
     feature_dim = 18
     target_dim = 18
+    state_names = (
+        *("mean speed (m/s)", "height (m)", "pitch (rad)"),
+        *(f"{joint} (rad)" for joint in JOINTS),
+        *("speed (m/s)", "vertical speed (m/s)", "pitch rate (rad/s)"),
+        *(f"{joint} rate (rad/s)" for joint in JOINTS),
+    )
+    target_names = (state_names[0], *(f"change of {name}" for name in state_names[1:]))
 
     def features(self, state: Tensor) -> Tensor:
         pitch = state[..., 2:3]

@@ -17,6 +17,8 @@ class PendulumTask(Task):
     action_dim = 1
     feature_dim = 3
     target_dim = 2
+    state_names = ("cos angle", "sin angle", "angular velocity (rad/s)")
+    target_names = ("turn (rad)", "change of angular velocity (rad/s)")
 
     def targets(self, state: Tensor, next_state: Tensor) -> Tensor:
         turn = torch.atan2(

@@ -19,6 +19,8 @@ class Task(ABC):
         feature_dim: size ``F`` of what the network sees of a state.
         target_dim: size ``T`` of what the network predicts.
         can_terminate: whether :meth:`terminated` is ever true; planners skip the test where it is not.
+        state_names: name and unit of each entry of an observation, for pictures; empty where nobody wrote them.
+        target_names: the same of each target.
     """
 
     state_dim: int
@@ -26,6 +28,8 @@ class Task(ABC):
     feature_dim: int
     target_dim: int
     can_terminate: bool = False
+    state_names: tuple[str, ...] = ()
+    target_names: tuple[str, ...] = ()
 
     def features(self, state: Tensor) -> Tensor:
         """What the network sees of a state: ``[..., S] -> [..., F]``."""

@@ -1,0 +1,115 @@
+"""A report in sections of words, tables and pictures: as one HTML file that needs nothing else, and as Markdown."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+CSS = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 960px; margin: 2em auto; padding: 0 1em; }
+h1, h2 { line-height: 1.2; } h2 { margin-top: 2em; border-bottom: 1px solid #ddd; padding-bottom: .2em; }
+.table { overflow-x: auto; } table { border-collapse: collapse; margin: 1em 0; }
+th, td { padding: .3em .8em; border-bottom: 1px solid #ddd; text-align: right; vertical-align: top; }
+th:first-child, td:first-child, td.words { text-align: left; }
+figure { margin: 1.5em 0; } img { max-width: 100%; height: auto; } figcaption { color: #555; font-size: 15px; }
+"""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture with what it shows.
+
+    Attributes:
+        name: of its file, without the ending.
+        png: its bytes.
+        caption: what to look at.
+    """
+
+    name: str
+    png: bytes
+    caption: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under a row of headings."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, then words, tables and pictures.
+
+    Attributes:
+        heading: what it is about.
+        words: paragraphs of plain text.
+        tables: after the words.
+        pictures: after the tables.
+    """
+
+    heading: str
+    words: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    pictures: Sequence[Picture] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """A title and sections."""
+
+    title: str
+    sections: Sequence[Section] = field(default_factory=list)
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """All pictures, in order."""
+        return [picture for section in self.sections for picture in section.pictures]
+
+
+def to_html(report: Report) -> str:
+    """One file with its pictures inside."""
+    body = [f"<h1>{escape(report.title)}</h1>"]
+    for section in report.sections:
+        body.append(f"<h2>{escape(section.heading)}</h2>")
+        body += [f"<p>{escape(words)}</p>" for words in section.words]
+        body += [_html_table(table) for table in section.tables]
+        for picture in section.pictures:
+            data, caption = base64.b64encode(picture.png).decode(), escape(picture.caption)
+            image = f'<img src="data:image/png;base64,{data}" alt="{caption}">'
+            body.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(report.title)}</title><style>{CSS}</style>"
+    )
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n' + "\n".join(body) + "\n</body></html>\n"
+
+
+def to_markdown(report: Report, pictures: str) -> str:
+    """The same with links to the pictures' files in the folder ``pictures``."""
+    lines = [f"# {report.title}", ""]
+    for section in report.sections:
+        lines += [f"## {section.heading}", ""]
+        for words in section.words:
+            lines += [words, ""]
+        for table in section.tables:
+            lines += [_markdown_row(table.head), "|" + "---|" * len(table.head), *map(_markdown_row, table.rows), ""]
+        for picture in section.pictures:
+            lines += [f"![{picture.caption}]({pictures}/{picture.name}.png)", ""]
+    return "\n".join(lines)
+
+
+def _html_table(table: Table) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.head)
+    rows = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in table.rows)
+    return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _html_cell(cell: str) -> str:
+    kind = ' class="words"' if " " in cell else ""
+    return f"<td{kind}>{escape(cell)}</td>"
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,278 @@
+"""pyro-dynamics diagnose: should one believe this posterior? A report in pictures and in words."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tyro
+from tqdm import tqdm
+
+from pyro_dynamics.agent import Agent
+from pyro_dynamics.diagnostics.datatree import environment_labels, to_datatree
+from pyro_dynamics.diagnostics.forecast import traversal
+from pyro_dynamics.diagnostics.report import Report, to_html, to_markdown
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments import RunFolder
+from pyro_dynamics.experiments.diagnosis import look_at_latents, posterior_quality
+from pyro_dynamics.experiments.diagnosis_report import Findings, Posterior, run_report
+from pyro_dynamics.experiments.files import make_folder, plain, write_bytes, write_json, write_tree
+from pyro_dynamics.experiments.held_out import predict_held_out
+from pyro_dynamics.experiments.nuts_check import NutsCheck, compare_with_nuts
+from pyro_dynamics.experiments.simulation_calibration import SBC, simulation_calibration
+from pyro_dynamics.experiments.stream_diagnosis import diagnose_stream
+from pyro_dynamics.experiments.stream_folder import load_adaptation
+from pyro_dynamics.experiments.stream_report import stream_report
+from pyro_dynamics.guides import Guide
+from pyro_dynamics.randomness import derive_generator, drawing_from
+from pyro_dynamics.runners.assembly import build_guide, load_run, set_threads
+from pyro_dynamics.runners.configuration import RunConfig
+from pyro_dynamics.runners.main import run_as_module
+from pyro_dynamics.transitions import Transitions
+
+REFIT_RATE, REFIT_STEPS, REFIT_SPREAD = 0.02, 3000, 1.0
+"""Fast and long enough to come from the prior to a posterior that is a hundred times narrower."""
+SBC_LENGTH, SBC_DRAWS = 30, 99
+"""Transitions of each simulated environment, and draws among which the true latent's rank is taken."""
+NUTS_ROWS, NUTS_DRAWS, NUTS_WARM_UP, NUTS_CHAINS = 50, 200, 200, 2
+"""A thinned data set: each leapfrog step of NUTS evaluates the network on all of it."""
+
+
+@dataclass(frozen=True)
+class DiagnoseFlags:
+    """Tell whether the posteriors of a run, or the belief of an adaptation, can be believed.
+
+    For a run: compares the guide with the model by importance sampling (Pareto k-hat), leaves transitions out, and
+    foretells the last round's episodes, which the checkpoint was not trained on, one step ahead and many. Prints a
+    verdict for each environment; writes report.html (one file with its pictures inside), report.md, diagnostics.json
+    and posterior.nc (for ArviZ) to DIR/diagnose.
+
+    For the results of `adapt` (DIR/adapt/NAME): k-hat and coverage along the stream, and when the belief went wrong.
+    """
+
+    dir: tyro.conf.Positional[Path]
+    """Folder of a trained run, or of the results of an adaptation."""
+    draws: int = 1000
+    """Draws from each posterior."""
+    horizon: int = 20
+    """Steps of the many-step predictions."""
+    particles: int = 200
+    """Particles of each many-step prediction."""
+    refits: int = 0
+    """Fit the guide so many times more, from other starts, with the network as it is: the refits become chains, and
+    R-hat tells whether they agree. Seconds to a minute each."""
+    sbc: int = 0
+    """Simulate so many environments from the prior, and see whether the online belief about them is calibrated
+    (simulation-based calibration). 200 tell something: seconds with the Kalman update, minutes with svi."""
+    nuts: bool = False
+    """Compare the guide with NUTS in each environment, on a thinned data set. Minutes."""
+    beside: tuple[Path, ...] = ()
+    """Runs of other seeds, whose latents are shown beside these after a Procrustes transform."""
+    seed: int = 0
+    """Names the random streams."""
+    checkpoint: int | None = None
+    """Round whose checkpoint is judged; the newest by default."""
+    out: Path | None = None
+    """Where the report goes; DIR/diagnose by default."""
+    threads: int = 2
+    """Processor threads."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    flags = tyro.cli(DiagnoseFlags, prog="pyro-dynamics diagnose", args=arguments)
+    check(flags)
+    set_threads(flags.threads)
+    if (flags.dir / "steps.jsonl").is_file():
+        diagnose_adaptation(flags)
+    else:
+        diagnose_run(flags)
+
+
+def check(flags: DiagnoseFlags) -> None:
+    """Refuse numbers that make no sense.
+
+    Raises:
+        UserError: naming the flag.
+    """
+    for name, least in (("draws", 100), ("horizon", 1), ("particles", 20), ("refits", 0), ("sbc", 0)):
+        if getattr(flags, name) < least:
+            raise UserError(f"--{name} must be at least {least}, not {getattr(flags, name)}")
+    if 0 < flags.sbc < 50:
+        raise UserError(f"--sbc needs at least 50 simulations to tell anything, not {flags.sbc}")
+
+
+def diagnose_run(flags: DiagnoseFlags) -> None:
+    """Judge the posteriors of a trained run."""
+    folder, config, family, team = load_run(flags.dir, flags.checkpoint)
+    m, trained, episodes = read_transitions(folder, flags.checkpoint)
+    agent, labels = team.agents[0], environment_labels(family.train, len(family.train))
+    believes = bool(agent.latent_dim) and agent.guide.has_density
+    check_posterior(flags, config, believes)
+    others = {path.name: load_run(path)[-1].beliefs()[0].numpy() for path in flags.beside}
+    out = make_folder(flags.out or folder.path / "diagnose")
+
+    posterior = None
+    parts = 1 + believes * (1 + flags.refits) + bool(flags.sbc) + flags.nuts * len(labels)
+    with tqdm(total=parts, unit="part", disable=None) as bar:
+        bar.set_description("predictions")
+        held_out = predict_held_out(team, episodes, flags.horizon, flags.particles, flags.seed)
+        bar.update()
+        if believes:
+            agents = [agent, *refits(agent, config, trained, flags, bar)]
+            bar.set_description("posterior")
+            about = {"run": str(flags.dir), "round": m, "seed": flags.seed}
+            about |= {"parameter": family.parameter, "parameter_unit": family.unit}
+            tree = to_datatree(agents, trained, flags.draws, contexts=family.train, seed=flags.seed, attrs=about)
+            write_tree(out / "posterior.nc", tree)
+            posterior = Posterior(
+                tree,
+                posterior_quality(tree),
+                look_at_latents(tree, family.train),
+                others,
+                traversal(agent, episodes, held_out.horizon) if len(labels) > 1 else None,
+                calibrated(agent, trained, flags, bar) if flags.sbc else None,
+                beside_nuts(agent, trained, flags, bar) if flags.nuts else None,
+            )
+            bar.update()
+
+    title = f"{family.name}: {config.agent} agent, guide {config.guide}, round {m}"
+    found = Findings(title, family, agent.task, labels, held_out, posterior)
+    settings = {name: getattr(flags, name) for name in ("draws", "horizon", "particles", "refits", "seed")}
+    numbers = {"verdicts": found.verdicts, "predictions": held_out.quality}
+    if posterior is not None:
+        numbers |= {name: getattr(posterior, name) for name in ("quality", "latents", "sbc", "nuts")}
+    write_json(out / "diagnostics.json", plain({"run": str(flags.dir), "round": m, "settings": settings, **numbers}))
+    print_verdicts(found)
+    write_report(run_report(found), out)
+
+
+def read_transitions(folder: RunFolder, checkpoint: int | None) -> tuple[int, Transitions, Transitions]:
+    """The round m of the checkpoint, what it was trained on (rounds before m), and its episodes, which it was not.
+
+    Raises:
+        UserError: if nothing was trained yet, or if transitions are not finite.
+    """
+    m = folder.last_round if checkpoint is None else checkpoint
+    rounds = folder.transitions()
+    if not m or m >= len(rounds):
+        raise UserError(f"{folder.path} has no trained round to judge: go on with train --resume {folder.path}")
+    for index, data in enumerate(rounds[: m + 1]):
+        data.require_finite(f"{folder.path}, round {index}")
+    return m, Transitions.concatenate(rounds[:m]), rounds[m]
+
+
+def check_posterior(flags: DiagnoseFlags, config: RunConfig, believes: bool) -> None:
+    """Refuse what needs a posterior where there is none.
+
+    Raises:
+        UserError: saying so.
+    """
+    if not believes and (flags.refits or flags.sbc or flags.nuts or flags.beside):
+        raise UserError(
+            f"a {config.agent} agent with the guide {config.guide} has no posterior: leave out --refits, --sbc, "
+            "--nuts and --beside"
+        )
+
+
+def refits(agent: Agent, config: RunConfig, data: Transitions, flags: DiagnoseFlags, bar: Any) -> list[Agent]:
+    """The guide fitted again from other seeds, with the network as it is; Gaussian guides start with means apart."""
+    how = replace(
+        config.offline,
+        guide_learning_rate=REFIT_RATE,
+        min_steps=max(REFIT_STEPS, config.offline.min_steps),
+        decay=True,
+        spread=0.0 if type(agent.guide).match is Guide.match else REFIT_SPREAD,
+    )
+    found = []
+    for index in range(flags.refits):
+        bar.set_description(f"refit {index + 1}")
+        generator = derive_generator(flags.seed, "diagnose", "refit", index)
+        with drawing_from(generator):
+            guide = build_guide(config, agent.task, agent.environments)
+        found.append(agent.refit(data, guide, how, generator))
+        bar.update()
+    return found
+
+
+def calibrated(agent: Agent, data: Transitions, flags: DiagnoseFlags, bar: Any) -> SBC:
+    """Simulation-based calibration of the run's own online belief."""
+    bar.set_description("simulations")
+    generator = derive_generator(flags.seed, "diagnose", "sbc")
+    sbc = simulation_calibration(agent, data, flags.sbc, SBC_LENGTH, SBC_DRAWS, generator)
+    bar.update()
+    return sbc
+
+
+def beside_nuts(agent: Agent, data: Transitions, flags: DiagnoseFlags, bar: Any) -> list[NutsCheck]:
+    """The guide's family beside NUTS, in each environment."""
+    checks = []
+    for k in range(agent.environments):
+        bar.set_description(f"NUTS {k}")
+        generator = derive_generator(flags.seed, "diagnose", "nuts", k)
+        checks.append(compare_with_nuts(agent, data, k, NUTS_ROWS, NUTS_DRAWS, NUTS_WARM_UP, NUTS_CHAINS, generator))
+        bar.update()
+    return checks
+
+
+def diagnose_adaptation(flags: DiagnoseFlags) -> None:
+    """Judge the belief along an adaptation."""
+    adaptation = load_adaptation(flags.dir)
+    _, _, family, team = load_run(run_of(flags.dir, adaptation.summary), adaptation.summary["checkpoint"])
+    out = make_folder(flags.out or flags.dir / "diagnose")
+    means = team.beliefs()[0].numpy()
+    diagnosis = diagnose_stream(
+        team.agents[0],
+        adaptation.transitions,
+        adaptation.latent,
+        adaptation.log_q,
+        adaptation.contexts,
+        adaptation.temperature,
+        coverage=adaptation.coverage,
+        trained_means=means,
+        trained_contexts=family.train,
+        parameter=family.parameter,
+    )
+    report = stream_report(adaptation, diagnosis, family, means)
+    write_json(out / "diagnostics.json", plain({"adaptation": str(flags.dir), **asdict(diagnosis)}))
+    print(f"{diagnosis.verdict}: {diagnosis.why}")
+    for trouble in diagnosis.trouble:
+        print(f"  {trouble.words}")
+    write_report(report, out)
+
+
+def run_of(folder: Path, summary: dict[str, Any]) -> Path:
+    """The run whose agent adapted: where it was then, or two folders up if all of it was moved.
+
+    Raises:
+        UserError: if it is in neither place.
+    """
+    places = [folder.resolve().parent.parent, Path(summary["run"])]
+    for place in places:
+        if (place / "config.json").is_file():
+            return place
+    raise UserError(f"the run of {folder} is neither {places[0]} nor {places[1]}: move the results back beside it")
+
+
+def print_verdicts(found: Findings) -> None:
+    """One line for each environment."""
+    width = max(len(one.words) for one in found.verdicts) + 2
+    print(f"\n{found.family.axis:<21}{'verdict':<{width}}why")
+    for one in found.verdicts:
+        print(f"{one.environment:<21}{one.words:<{width}}{one.why}")
+
+
+def write_report(report: Report, out: Path) -> None:
+    """The report as HTML and as Markdown, and its pictures by themselves; tells where it is."""
+    pictures = make_folder(out / "figures")
+    for picture in report.pictures:
+        write_bytes(pictures / f"{picture.name}.png", picture.png)
+    write_bytes(out / "report.md", to_markdown(report, pictures.name).encode())
+    write_bytes(out / "report.html", to_html(report).encode())
+    print(f"\nreport: {out / 'report.html'}")
+    if (out / "posterior.nc").exists():
+        print(f"posterior for ArviZ: {out / 'posterior.nc'}")
+
+
+if __name__ == "__main__":
+    run_as_module("diagnose")
