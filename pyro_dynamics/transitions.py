@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -104,7 +105,7 @@ class Transitions:
         try:
             with np.load(path, allow_pickle=False) as file:
                 return cls(*(torch.from_numpy(file[field.name]) for field in fields(cls)))
-        except (OSError, KeyError, ValueError, TypeError) as fault:
+        except (OSError, KeyError, ValueError, TypeError, EOFError, BadZipFile) as fault:
             raise UserError(f"{path} does not hold transitions: {fault}") from None
 
 

@@ -74,7 +74,7 @@ class DiagnoseFlags:
     """Round whose checkpoint is judged; the newest by default."""
     out: Path | None = None
     """Where the report goes; DIR/diagnose by default."""
-    threads: int = 2
+    threads: int = 1
     """Processor threads."""
 
 
@@ -236,8 +236,6 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     report = stream_report(adaptation, diagnosis, family, means)
     write_json(out / "diagnostics.json", plain({"adaptation": str(flags.dir), **asdict(diagnosis)}))
     print(f"{diagnosis.verdict}: {diagnosis.why}")
-    for trouble in diagnosis.trouble:
-        print(f"  {trouble.words}")
     write_report(report, out)
 
 

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "guides": {"errors", "parameters", "transitions"},
     "inference": {"errors", "parameters", "randomness", "tasks", "transitions"},
     "control": {"errors", "randomness", "tasks", "transitions"},
-    "diagnostics": {"errors", "randomness", "tasks", "transitions"},
+    "diagnostics": {"errors", "randomness", "tasks", "transitions", "version"},
     "agent": {"control", "diagnostics", "errors", "inference", "randomness", "tasks", "transitions"},
     "experiments": {
         "agent", "control", "diagnostics", "environments", "errors", "inference", "randomness", "tasks", "transitions",

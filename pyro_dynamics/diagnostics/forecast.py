@@ -46,7 +46,7 @@ def windows(data: Transitions, horizon: int, limit: int) -> Tensor:
 
 @torch.no_grad()
 def forecast(
-    agent: Any, data: Transitions, horizon: int, particles: int, generator: torch.Generator, limit: int = 10
+    agent: Any, data: Transitions, horizon: int, particles: int, generator: torch.Generator, limit: int = 30
 ) -> Forecast:
     """Roll particles along recorded actions; each keeps its member and its draw of e over the horizon (TS-inf).
 

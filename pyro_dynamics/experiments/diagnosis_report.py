@@ -145,11 +145,12 @@ def _latents(found: Findings, posterior: Posterior) -> Section:
     e = posterior.tree["posterior"]["e"].sel(chain=0).to_numpy()
     latents, words = posterior.latents, []
     if latents.active is not None:
-        shares = ", ".join(f"{variance:.3f}" for variance in latents.active)
-        used = sum(variance > ACTIVE for variance in latents.active)
+        ratios = ", ".join(f"{ratio:.1f}" for ratio in latents.active)
+        used = sum(ratio > ACTIVE for ratio in latents.active)
         words.append(
-            f"Variance over environments of the posterior means: {shares}; a dimension above {ACTIVE} counts as used: "
-            f"{used} of {len(latents.active)}."
+            f"The posterior means of the environments lie {ratios} posterior standard deviations apart (standard "
+            f"deviation over environments, by dimension); a dimension above {ACTIVE:g} is used: {used} of "
+            f"{len(latents.active)}."
         )
     if latents.r_squared is not None:
         words.append(

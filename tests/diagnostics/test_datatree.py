@@ -75,11 +75,13 @@ def test_log_p_is_prior_and_all_transitions_and_log_q_the_guides() -> None:
     tree = to_datatree(agent, data, draws=50, pointwise=ROWS, predictive_draws=10)
     e = torch.from_numpy(tree["posterior"]["e"].to_numpy()[0])
     prior = Normal(0.0, 1.0).log_prob(e).sum(-1).double().numpy()
-    pointwise = tree["log_likelihood"]["delta"][0].to_numpy().astype(float)
+    pointwise = tree["log_likelihood"]["delta"].to_numpy()[0].astype(float)
     owner = tree["constant_data"]["transition_environment"].to_numpy()
     summed = np.stack([pointwise[:, owner == str(k)].sum(1) for k in range(3)], 1)
-    assert np.allclose(tree["sample_stats"]["log_p"][0], prior + summed, atol=1e-3)
-    assert np.allclose(tree["sample_stats"]["log_q"][0], agent.posterior().log_prob(e).detach().numpy(), atol=1e-4)
+    assert np.allclose(tree["sample_stats"]["log_p"].to_numpy()[0], prior + summed, atol=1e-3)
+    assert np.allclose(
+        tree["sample_stats"]["log_q"].to_numpy()[0], agent.posterior().log_prob(e).detach().numpy(), atol=1e-4
+    )
 
 
 def test_dimensions_are_named_and_contexts_stand_in_it() -> None:
@@ -106,7 +108,7 @@ def test_posterior_predictive_has_the_models_spread() -> None:
     row = int(tree["observed_data"].coords["transition"][0])
     data = make_data(agent)
     design = agent.model.likelihood.design(agent.task.inputs(data.state, data.action))[row].numpy()
-    covariance = np.cov(e[:, int(data.environment[row])].to_numpy().T)
+    covariance = np.cov(e.to_numpy()[:, int(data.environment[row])].T)
     expected = np.sqrt(np.diag(design @ covariance @ design.T) + NOISE**2)
     found = tree["posterior_predictive"]["delta"].sel(chain=0, transition=row).std("draw").to_numpy()
     assert found == pytest.approx(expected, rel=0.1)

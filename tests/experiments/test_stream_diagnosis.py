@@ -60,7 +60,7 @@ def linear_agent(belief: str) -> Agent:
         (torch.tensor([-1.0]), torch.tensor([1.0])),
         OfflineConfig(),
         MPCConfig(particles=2),
-        lambda model, guide: BELIEFS[belief](model, guide, rule, None, TEMPERATURE),  # type: ignore[arg-type]
+        lambda model, guide: BELIEFS[belief](model, guide, rule, None, TEMPERATURE),
     )
 
 
@@ -130,7 +130,7 @@ def test_the_truth_outside_the_decoded_region_is_told() -> None:
     outside = [one for one in found.trouble if one.kind == "outside"]
     assert [one.first for one in outside] == [60]
     assert "the true tilt lies outside the belief's 94 % region" in outside[0].words
-    assert np.shape(found.decoded) == (3, STEPS)
+    assert np.array(found.decoded).shape == (3, STEPS)
     assert found.probe_error is not None
     assert found.verdict == "do not believe since step 60"
 

@@ -1,0 +1,144 @@
+"""`pyro-dynamics diagnose` as a person types it, on every kind of run."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import xarray
+
+from pyro_dynamics.experiments.files import write_whole
+from pyro_dynamics.runners.main import main
+
+TINY = [
+    *("--rounds", "1", "--steps", "40"),
+    *("--ensemble.hidden", "16", "--ensemble.weight-decay", "1e-5", "1e-5"),
+    *("--offline.epochs", "2", "--offline.min-steps", "1"),
+    *("--controller.horizon", "5", "--controller.cem.candidates", "20", "--controller.cem.elites", "4"),
+]
+FEW = ["--draws", "120", "--horizon", "8", "--particles", "20"]
+
+
+def train(folder: Path, *more: str) -> Path:
+    assert main(["train", *TINY, *more, "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("runs") / "pendulum")
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a mistake is told in."""
+    capsys.readouterr()
+    assert main(["diagnose", *arguments]) == 2
+    told = capsys.readouterr().err.strip()
+    lines = [line for line in told.replace("\r", "\n").splitlines() if line.startswith("pyro-dynamics")]
+    assert len(lines) == 1, told
+    return lines[0]
+
+
+def test_a_run_gets_report_numbers_and_posterior(run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    other = train(tmp_path / "other", "--seed", "1")
+    more = ["--refits", "1", "--sbc", "50", "--beside", str(other)]
+    assert main(["diagnose", str(run), *FEW, *more]) == 0
+    printed = capsys.readouterr().out
+    out = run / "diagnose"
+    told = json.loads((out / "diagnostics.json").read_text())
+    assert [one["environment"] for one in told["verdicts"]] == ["2", "4", "6", "8", "10"]
+    for verdict in told["verdicts"]:
+        assert any(
+            line.split()[0] == verdict["environment"] and verdict["why"] in line
+            for line in printed.splitlines()
+            if line.strip()
+        )
+    assert len(told["quality"]) == len(told["predictions"]) == 5
+    assert len(told["latents"]["r_hat"]) == 5  # there is a refit
+    assert len(told["sbc"]["ranks"]) == 50
+    assert told["nuts"] is None
+    html = (out / "report.html").read_text()
+    names = {file.stem for file in (out / "figures").glob("*.png")}
+    assert names == {"k-hat", "latents", "prior-posterior", "pairs", "traversal", "sbc", "pit", "coverage", "fans"}
+    assert html.count("data:image/png;base64,") == len(names)
+    assert "http" not in html.replace("http-equiv", "")  # nothing is fetched from elsewhere
+    markdown = (out / "report.md").read_text()
+    assert all(f"figures/{name}.png" in markdown for name in names)
+    tree = xarray.open_datatree(out / "posterior.nc", engine="h5netcdf")
+    assert tree["posterior"]["e"].sizes == {"chain": 2, "draw": 120, "environment": 5, "latent": 2}
+    assert tree.attrs["parameter"] == "gravity"
+
+
+def test_same_seed_same_numbers(run: Path, tmp_path: Path) -> None:
+    texts = []
+    for name in ("a", "b"):
+        assert main(["diagnose", str(run), *FEW, "--out", str(tmp_path / name)]) == 0
+        texts.append((tmp_path / name / "diagnostics.json").read_text())
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--agent", "generalist"],
+        ["--agent", "specialist"],
+        ["--guide", "point"],
+        ["--latent-dim", "1"],
+        ["--latent-dim", "3", "--guide", "full-rank"],
+        ["--guide", "mixture"],
+        ["--guide", "amortized"],
+        ["--guide", "flow", "--guide.transforms", "1"],
+    ],
+    ids=" ".join,
+)
+def test_every_kind_of_run_gets_a_sensible_report(more: list[str], tmp_path: Path) -> None:
+    folder = train(tmp_path / "run", *more)
+    assert main(["diagnose", str(folder), *FEW]) == 0
+    out = folder / "diagnose"
+    told = json.loads((out / "diagnostics.json").read_text())
+    has_posterior = "--agent" not in more and "point" not in more
+    assert ("quality" in told) == has_posterior == (out / "posterior.nc").exists()
+    assert all((one["words"] == "no posterior") != has_posterior for one in told["verdicts"])
+    assert (out / "report.html").stat().st_size > 10_000
+    assert (out / "figures" / "pairs.png").exists() == (has_posterior and "1" not in more[1:2])
+
+
+def test_an_adaptation_is_judged_along_its_stream(
+    run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "adapted"
+    flags = ["--schedule", "0:3,20:9", "--steps", "40", "--quiet", "--out", str(out)]
+    assert main(["adapt", str(run), *flags]) == 0
+    assert main(["diagnose", str(out)]) == 0
+    printed = capsys.readouterr().out
+    told = json.loads((out / "diagnose" / "diagnostics.json").read_text())
+    assert told["verdict"] in printed
+    assert told["steps"][-1] == 39
+    assert len(told["k_hat"]) == len(told["steps"])
+    assert (out / "diagnose" / "report.html").read_text().count("data:image/png;base64,") == 1
+
+
+def test_transitions_that_are_not_finite_are_named(
+    run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = train(tmp_path / "run")
+    file = folder / "transitions" / "round-001.npz"
+    with np.load(file) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    row = int(np.flatnonzero((arrays["environment"] == 3) & (arrays["step"] == 7))[0])
+    arrays["next_state"][row, 1] = np.nan
+    write_whole(file, lambda opened: np.savez(opened, **arrays))
+    told = refused([str(folder)], capsys)
+    assert "round 1: the next_state of environment 3 at step 7 is not finite" in told
+    assert not (folder / "diagnose").exists()
+
+
+def test_mistakes_get_one_line(run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "--draws must be at least 100" in refused([str(run), "--draws", "5"], capsys)
+    assert "at least 50 simulations" in refused([str(run), "--sbc", "3"], capsys)
+    assert "not a run folder" in refused([str(tmp_path)], capsys)
+    assert "no checkpoint of round 7" in refused([str(run), "--checkpoint", "7"], capsys)
+    generalist = train(tmp_path / "generalist", "--agent", "generalist")
+    assert "no posterior" in refused([str(generalist), "--nuts"], capsys)
+    torch.manual_seed(0)
