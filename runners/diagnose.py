@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tyro
 from tqdm import tqdm
 
@@ -109,7 +110,7 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     agent, labels = team.agents[0], environment_labels(family.train, len(family.train))
     believes = bool(agent.latent_dim) and agent.guide.has_density
     check_posterior(flags, config, believes)
-    others = {path.name: load_run(path)[-1].beliefs()[0].numpy() for path in flags.beside}
+    others = {path.name: latent_means(path, config) for path in flags.beside}
     out = make_folder(flags.out or folder.path / "diagnose")
 
     posterior = None
@@ -173,6 +174,18 @@ def check_posterior(flags: DiagnoseFlags, config: RunConfig, believes: bool) -> 
             f"a {config.agent} agent with the guide {config.guide} has no posterior: leave out --refits, --sbc, "
             "--nuts and --beside"
         )
+
+
+def latent_means(path: Path, config: RunConfig) -> np.ndarray:
+    """Latent means ``[K, d]`` of another run of the same family.
+
+    Raises:
+        UserError: if it is none.
+    """
+    _, other, _, team = load_run(path)
+    if (other.family, other.agent) != (config.family, config.agent):
+        raise UserError(f"--beside {path} is a {other.agent} run of {other.family}, not of {config.family}")
+    return team.beliefs()[0].numpy()
 
 
 def refits(agent: Agent, config: RunConfig, data: Transitions, flags: DiagnoseFlags, bar: Any) -> list[Agent]:

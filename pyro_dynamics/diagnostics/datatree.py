@@ -117,7 +117,7 @@ def of_environment(tree: DataTree, environment: str) -> DataTree:
 
     def part(group: Dataset) -> Dataset:
         if "environment" in group.dims:
-            group = group.sel(environment=environment)
+            group = group.sel(environment=environment, drop=True)
         return group.isel(transition=rows) if "transition" in group.dims else group
 
     return DataTree.from_dict({name: part(group.to_dataset()) for name, group in tree.children.items()})

@@ -10,7 +10,9 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 960px; marg
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2em; border-bottom: 1px solid #ddd; padding-bottom: .2em; }
 .table { overflow-x: auto; } table { border-collapse: collapse; margin: 1em 0; }
 th, td { padding: .3em .8em; border-bottom: 1px solid #ddd; text-align: right; vertical-align: top; }
-th:first-child, td:first-child, td.words { text-align: left; }
+th, td { white-space: nowrap; }
+th:first-child, td:first-child, .words { text-align: left; white-space: normal; }
+th { white-space: normal; }
 figure { margin: 1.5em 0; } img { max-width: 100%; height: auto; } figcaption { color: #555; font-size: 15px; }
 """
 
@@ -101,14 +103,19 @@ def to_markdown(report: Report, pictures: str) -> str:
 
 
 def _html_table(table: Table) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.head)
-    rows = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in table.rows)
-    return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    # A column of words reads from the left, one of numbers from the right.
+    kinds = ["".join(column)[:1].isalpha() for column in zip(*table.rows, strict=True)]
+    head = "".join(_html_cell("th", cell, words) for cell, words in zip(table.head, kinds, strict=True))
+    rows = [
+        "".join(_html_cell("td", cell, words) for cell, words in zip(row, kinds, strict=True)) for row in table.rows
+    ]
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _html_cell(cell: str) -> str:
-    kind = ' class="words"' if " " in cell else ""
-    return f"<td{kind}>{escape(cell)}</td>"
+def _html_cell(tag: str, cell: str, words: bool) -> str:
+    kind = ' class="words"' if words else ""
+    return f"<{tag}{kind}>{escape(cell)}</{tag}>"
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
