@@ -8,7 +8,6 @@ The network stays as it is; each guide is fitted to the run's transitions from t
 
 import sys
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import arviz_stats
@@ -23,6 +22,7 @@ from pyro_dynamics.runners.assembly import load_run
 from pyro_dynamics.transitions import Transitions
 
 HOW = OfflineConfig(guide_learning_rate=0.02, batch_size=256, min_steps=4000, decay=True)
+DRAWS = 2000
 
 READING = """\
 Width is the guide's standard deviation over that of the weighted draws, for each latent dimension. Where the draws of
@@ -43,13 +43,17 @@ def main(run: Path) -> None:
     for name, kind in tqdm({"diagonal": DiagonalGuide, "full-rank": FullRankGuide}.items(), unit="guide"):
         guide = kind(agent.environments, agent.latent_dim)
         fitted = agent.refit(data, guide, HOW, torch.Generator().manual_seed(0))
-        trees[name] = to_datatree(fitted, data, draws=2000, contexts=family.train, pointwise=300)
+        trees[name] = to_datatree(fitted, data, draws=DRAWS, contexts=family.train, pointwise=300)
         qualities[name] = posterior_quality(trees[name])
 
     print(f"# Two guides on one network: {config.family}\n")
     print("    python docs/compare_guides.py RUN\n")
-    print(f"Each guide was fitted for {HOW.min_steps} gradient steps to {len(data)} transitions; 2000 draws weigh it.\n")
-    print(f"| {family.axis} | guide | k-hat | effective draws of 2000 | width | elpd, nats | se | less the best | its se |")
+    print(
+        f"Each guide was fitted for {HOW.min_steps} gradient steps to {len(data)} transitions; 2000 draws weigh it.\n"
+    )
+    print(
+        f"| {family.axis} | guide | k-hat | effective draws of 2000 | width | elpd, nats | se | less the best | its se |"
+    )
     print("|---|---|--:|--:|---|--:|--:|--:|--:|")
     for k, label in enumerate(trees["diagonal"]["posterior"].coords["environment"].to_numpy()):
         loos = {}

@@ -248,7 +248,8 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     )
     report = stream_report(adaptation, diagnosis, family, means)
     write_json(out / "diagnostics.json", plain({"adaptation": str(flags.dir), **asdict(diagnosis)}))
-    print(f"{diagnosis.verdict}: {diagnosis.why}")
+    print(f"{diagnosis.verdict}:")
+    print("\n".join(f"  {one.words}" for one in diagnosis.trouble) or f"  {diagnosis.why}")
     write_report(report, out)
 
 

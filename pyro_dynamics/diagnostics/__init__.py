@@ -1,6 +1,7 @@
-"""Is the latent used, does it follow the context, is the belief calibrated and healthy, and the pictures of a run."""
+"""Can posterior, belief and predictions be believed? Measures, ArviZ's DataTree, and the pictures of a run."""
 
 from pyro_dynamics.diagnostics.collapse import collapse_gap
+from pyro_dynamics.diagnostics.datatree import of_environment, to_datatree
 from pyro_dynamics.diagnostics.health import Finding, belief_health
 from pyro_dynamics.diagnostics.predictive import coverage, mixture_pit, pit_histogram
 from pyro_dynamics.diagnostics.probe import ContextProbe
@@ -12,5 +13,7 @@ __all__ = [
     "collapse_gap",
     "coverage",
     "mixture_pit",
+    "of_environment",
     "pit_histogram",
+    "to_datatree",
 ]

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from pyro.infer import MCMC, NUTS
 from pyro.ops.stats import effective_sample_size, split_gelman_rubin
-from scipy.stats import genpareto
 from torch import Tensor
 from torch.distributions import Distribution, Independent, Normal
 
+from pyro_dynamics.diagnostics.importance import smoothed_log_weights
 from pyro_dynamics.inference.gaussians import moments
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
 from pyro_dynamics.randomness import drawing_from
@@ -67,27 +67,6 @@ def mean_field_optimum(covariance: Tensor) -> Tensor:
     dimensions are correlated.
     """
     return torch.diag_embed(1 / torch.linalg.inv(covariance).diagonal(dim1=-2, dim2=-1))
-
-
-def pareto_k(log_ratio: Tensor) -> float | None:
-    """Shape k of the tail of importance ratios: below 0.7 they can be relied upon, from 1 on they have no mean.
-
-    A generalised Pareto distribution is fitted to the largest min(S/5, 3 sqrt(S)) ratios (Vehtari et al. 2024,
-    arXiv:1507.02646), by maximum likelihood.
-
-    Args:
-        log_ratio: log p - log q (in this order) at draws from q, ``[S]``, up to a constant.
-
-    Returns:
-        k, or None where the ratios are all alike, as they are for the exact posterior.
-    """
-    ratio = (log_ratio - log_ratio.max()).double().exp().sort().values
-    size = int(min(0.2 * len(ratio), 3 * math.sqrt(len(ratio))))
-    excess = ratio[-size:] - ratio[-size - 1]
-    if not excess.mean() > 1e-6:
-        return None
-    shape, _, _ = genpareto.fit((excess / excess.mean()).numpy(), floc=0)
-    return float(shape)
 
 
 def log_density(likelihood: Any, inputs: Tensor, targets: Tensor) -> LogDensity:
@@ -182,7 +161,8 @@ class Trust:
     """What a guide's own draws say about it.
 
     Attributes:
-        k_hat: Pareto shape of p / q; see :func:`pareto_k`.
+        k_hat: Pareto shape of p / q, None where the ratios are all alike; see
+            :mod:`~pyro_dynamics.diagnostics.importance`.
         divergence: KL(q || p) in nats, by the same draws and the grid's evidence.
     """
 
@@ -197,8 +177,9 @@ def trust(
     """Compare log q with log p at draws of q, for one environment."""
     with drawing_from(generator):
         latent = posterior.sample(torch.Size([draws]))  # [S, 1, d]
-    log_ratio = density(latent[:, 0]) - posterior.log_prob(latent)[:, 0]
-    return Trust(pareto_k(log_ratio), log_evidence - float(log_ratio.mean()))
+    log_p, log_q = density(latent[:, 0]), posterior.log_prob(latent)[:, 0]
+    _, k_hat = smoothed_log_weights(log_p.numpy(), log_q.numpy())
+    return Trust(k_hat if k_hat > -math.inf else None, log_evidence - float((log_p - log_q).mean()))
 
 
 def update_milliseconds(belief: Any, transitions: Sequence[tuple[Tensor, Tensor]], generator: torch.Generator) -> float:

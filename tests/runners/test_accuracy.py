@@ -12,27 +12,10 @@ from pyro_dynamics.experiments.accuracy import (
     closeness,
     grid_posterior,
     mean_field_optimum,
-    pareto_k,
     run_nuts,
     trust,
 )
 from pyro_dynamics.runners.main import main
-
-
-@pytest.mark.parametrize(("narrow", "measured"), [(2.0, 0.75), (3.0, 1 - 1 / 9)])
-def test_k_hat_of_a_narrow_gaussian_is_the_theorys(narrow: float, measured: float, generator: torch.Generator) -> None:
-    """k = 1 - 1/s^2 for a guide that is s times too narrow; its estimates scatter by about 0.1."""
-    draws = torch.randn(20, 4000, generator=generator) / narrow
-    log_p, log_q = -0.5 * draws.square(), -0.5 * (narrow * draws).square()
-    found = [pareto_k(ratio) for ratio in log_p - log_q]
-    assert sum(k for k in found if k is not None) / 20 == pytest.approx(measured, abs=0.07)
-    wide = pareto_k((log_q - log_p)[0])  # the other sign: bounded ratios, as of a guide that is too wide
-    assert wide is not None
-    assert wide < 0
-
-
-def test_k_hat_of_the_exact_posterior_does_not_exist() -> None:
-    assert pareto_k(torch.full((4000,), 3.0)) is None
 
 
 def test_closeness_and_the_mean_field_optimum() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import xarray
 
 from pyro_dynamics.experiments.files import write_whole
@@ -119,6 +118,18 @@ def test_an_adaptation_is_judged_along_its_stream(
     assert (out / "diagnose" / "report.html").read_text().count("data:image/png;base64,") == 1
 
 
+def test_the_readmes_lines_for_a_notebook(
+    run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    lines = readme[readme.index("In a notebook") :].split("```python\n")[1].split("```")[0]
+    out = tmp_path / "runs" / "pendulum-gravity-latent-quick-0" / "diagnose"
+    assert main(["diagnose", str(run), *FEW, "--out", str(out)]) == 0
+    monkeypatch.chdir(tmp_path)
+    exec(compile(lines, "README.md", "exec"), {})
+    assert "e[10, 1]" in capsys.readouterr().out
+
+
 def test_transitions_that_are_not_finite_are_named(
     run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -141,4 +152,3 @@ def test_mistakes_get_one_line(run: Path, capsys: pytest.CaptureFixture[str], tm
     assert "no checkpoint of round 7" in refused([str(run), "--checkpoint", "7"], capsys)
     generalist = train(tmp_path / "generalist", "--agent", "generalist")
     assert "no posterior" in refused([str(generalist), "--nuts"], capsys)
-    torch.manual_seed(0)
