@@ -28,9 +28,9 @@ READING = """\
 Width is the guide's standard deviation over that of the weighted draws, for each latent dimension. Where the draws of
 both guides can be relied upon (k-hat below 0.7), `compare` finds no difference, and should not: leave-one-out is
 corrected for the guide, and both guides stand for the posterior of one and the same model. What differs is how well
-they do it. A diagonal guide cannot follow the correlation of the two latents, is narrower than the posterior in one
-direction, and wastes more draws; the full-rank guide has the smaller k-hat. A guide that `compare` sets apart from
-another on the same model is one whose k-hat says that it cannot be believed."""
+they do it: a diagonal guide cannot follow a correlation of the two latents, and is then narrower than the posterior in
+one direction while it is wider in the other. A guide that `compare` sets apart from another on the same model is one
+whose k-hat says that it cannot be believed."""
 
 
 def main(run: Path) -> None:
@@ -46,15 +46,12 @@ def main(run: Path) -> None:
         trees[name] = to_datatree(fitted, data, draws=DRAWS, contexts=family.train, pointwise=300)
         qualities[name] = posterior_quality(trees[name])
 
-    print(f"# Two guides on one network: {config.family}\n")
-    print("    python docs/compare_guides.py RUN\n")
+    print(f"# Two guides on one network: {config.family}\n\n    python docs/compare_guides.py RUN\n")
     print(
-        f"Each guide was fitted for {HOW.min_steps} gradient steps to {len(data)} transitions; 2000 draws weigh it.\n"
+        f"Each guide was fitted for {HOW.min_steps} steps to {len(data)} transitions; {DRAWS} draws weigh it.\n"
     )
-    print(
-        f"| {family.axis} | guide | k-hat | effective draws of 2000 | width | elpd, nats | se | less the best | its se |"
-    )
-    print("|---|---|--:|--:|---|--:|--:|--:|--:|")
+    head = [family.axis, "guide", "k-hat", "effective draws", "width", "elpd, nats", "se", "less the best", "its se"]
+    print(f"| {' | '.join(head)} |\n|---|---|{'--:|' * (len(head) - 2)}")
     for k, label in enumerate(trees["diagonal"]["posterior"].coords["environment"].to_numpy()):
         loos = {}
         with warnings.catch_warnings():
