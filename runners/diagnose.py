@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import tyro
-from tqdm import tqdm
+from tqdm import tqdm, trange
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.datatree import environment_labels, to_datatree
@@ -113,29 +113,26 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     others = {path.name: latent_means(path, config) for path in flags.beside}
     out = make_folder(flags.out or folder.path / "diagnose")
 
+    held_out = predict_held_out(team, episodes, flags.horizon, flags.particles, flags.seed)
     posterior = None
-    parts = 1 + believes * (1 + flags.refits) + bool(flags.sbc) + flags.nuts * len(labels)
-    with tqdm(total=parts, unit="part", disable=None) as bar:
-        bar.set_description("predictions")
-        held_out = predict_held_out(team, episodes, flags.horizon, flags.particles, flags.seed)
-        bar.update()
-        if believes:
-            agents = [agent, *refits(agent, config, trained, flags, bar)]
-            bar.set_description("posterior")
-            about = {"run": str(flags.dir), "round": m, "seed": flags.seed}
-            about |= {"parameter": family.parameter, "parameter_unit": family.unit}
-            tree = to_datatree(agents, trained, flags.draws, contexts=family.train, seed=flags.seed, attrs=about)
-            write_tree(out / "posterior.nc", tree)
-            posterior = Posterior(
-                tree,
-                posterior_quality(tree),
-                look_at_latents(tree, family.train),
-                others,
-                traversal(agent, episodes, held_out.horizon) if len(labels) > 1 else None,
-                calibrated(agent, trained, flags, bar) if flags.sbc else None,
-                beside_nuts(agent, trained, flags, bar) if flags.nuts else None,
+    if believes:
+        agents = [agent, *refits(agent, config, trained, flags)]
+        about = {"run": str(flags.dir), "round": m, "seed": flags.seed}
+        about |= {"parameter": family.parameter, "parameter_unit": family.unit}
+        with tqdm(total=len(agents) * len(trained), desc="posterior", unit="transition", disable=None) as bar:
+            tree = to_datatree(
+                agents, trained, flags.draws, contexts=family.train, seed=flags.seed, attrs=about, on_rows=bar.update
             )
-            bar.update()
+        write_tree(out / "posterior.nc", tree)
+        posterior = Posterior(
+            tree,
+            posterior_quality(tree),
+            look_at_latents(tree, family.train),
+            others,
+            traversal(agent, episodes, held_out.horizon) if len(labels) > 1 else None,
+            calibrated(agent, trained, flags) if flags.sbc else None,
+            beside_nuts(agent, trained, flags) if flags.nuts else None,
+        )
 
     title = f"{family.name}: {config.agent} agent, guide {config.guide}, round {m}"
     found = Findings(title, family, agent.task, labels, held_out, posterior)
@@ -188,7 +185,7 @@ def latent_means(path: Path, config: RunConfig) -> np.ndarray:
     return team.beliefs()[0].numpy()
 
 
-def refits(agent: Agent, config: RunConfig, data: Transitions, flags: DiagnoseFlags, bar: Any) -> list[Agent]:
+def refits(agent: Agent, config: RunConfig, data: Transitions, flags: DiagnoseFlags) -> list[Agent]:
     """The guide fitted again from other seeds, with the network as it is; Gaussian guides start with means apart."""
     how = replace(
         config.offline,
@@ -198,33 +195,27 @@ def refits(agent: Agent, config: RunConfig, data: Transitions, flags: DiagnoseFl
         spread=0.0 if type(agent.guide).match is Guide.match else REFIT_SPREAD,
     )
     found = []
-    for index in range(flags.refits):
-        bar.set_description(f"refit {index + 1}")
+    for index in trange(flags.refits, desc="refits", unit="fit", disable=None if flags.refits else True):
         generator = derive_generator(flags.seed, "diagnose", "refit", index)
         with drawing_from(generator):
             guide = build_guide(config, agent.task, agent.environments)
         found.append(agent.refit(data, guide, how, generator))
-        bar.update()
     return found
 
 
-def calibrated(agent: Agent, data: Transitions, flags: DiagnoseFlags, bar: Any) -> SBC:
+def calibrated(agent: Agent, data: Transitions, flags: DiagnoseFlags) -> SBC:
     """Simulation-based calibration of the run's own online belief."""
-    bar.set_description("simulations")
     generator = derive_generator(flags.seed, "diagnose", "sbc")
-    sbc = simulation_calibration(agent, data, flags.sbc, SBC_LENGTH, SBC_DRAWS, generator)
-    bar.update()
-    return sbc
+    with tqdm(total=flags.sbc * SBC_LENGTH, desc="simulations", unit="update", disable=None) as bar:
+        return simulation_calibration(agent, data, flags.sbc, SBC_LENGTH, SBC_DRAWS, generator, on_step=bar.update)
 
 
-def beside_nuts(agent: Agent, data: Transitions, flags: DiagnoseFlags, bar: Any) -> list[NutsCheck]:
+def beside_nuts(agent: Agent, data: Transitions, flags: DiagnoseFlags) -> list[NutsCheck]:
     """The guide's family beside NUTS, in each environment."""
     checks = []
-    for k in range(agent.environments):
-        bar.set_description(f"NUTS {k}")
+    for k in trange(agent.environments, desc="NUTS", unit="environment", disable=None):
         generator = derive_generator(flags.seed, "diagnose", "nuts", k)
         checks.append(compare_with_nuts(agent, data, k, NUTS_ROWS, NUTS_DRAWS, NUTS_WARM_UP, NUTS_CHAINS, generator))
-        bar.update()
     return checks
 
 

@@ -1,6 +1,6 @@
 """The posterior as an ArviZ DataTree: named dimensions, units and settings, ready for every function of ArviZ."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ def to_datatree(
     predictive_draws: int = 200,
     seed: int = 0,
     attrs: Mapping[str, Any] | None = None,
+    on_rows: Callable[[int], object] | None = None,
 ) -> DataTree:
     """The posterior q(e), and all that ArviZ needs to judge it by, as one DataTree.
 
@@ -52,6 +53,7 @@ def to_datatree(
         predictive_draws: draws in ``posterior_predictive``, the largest group.
         seed: names the random streams.
         attrs: what else the tree's attributes shall say, such as units and settings; strings and numbers.
+        on_rows: told, as the work goes on, for how many more transitions ``log_p`` is done.
 
     Raises:
         UserError: if the agent has no latent or its guide no density, or if an environment has no transitions.
@@ -62,7 +64,8 @@ def to_datatree(
     kept = evenly_spread(transitions.environment, first.environments, pointwise)
     shown = transitions.select(kept)
     generator = torch.Generator().manual_seed(seed)
-    chains = [_chain(one, transitions, kept, draws, predictive_draws, generator) for one in agents]
+    tell = on_rows or (lambda rows: None)
+    chains = [_chain(one, transitions, kept, draws, predictive_draws, generator, tell) for one in agents]
     e, log_p, log_q, log_likelihood, predicted = (np.stack(part) for part in zip(*chains, strict=True))
     with drawing_from(generator):
         prior = first.model.prior().sample((draws,)).numpy()[None]
@@ -179,7 +182,13 @@ def draw_log_likelihood(agent: Any, data: Transitions, latents: Tensor) -> Itera
 
 @torch.no_grad()
 def _chain(
-    agent: Any, data: Transitions, kept: Tensor, draws: int, predictive_draws: int, generator: torch.Generator
+    agent: Any,
+    data: Transitions,
+    kept: Tensor,
+    draws: int,
+    predictive_draws: int,
+    generator: torch.Generator,
+    on_rows: Callable[[int], object],
 ) -> tuple[np.ndarray, ...]:
     """Draws ``[S, K, d]``, log_p and log_q ``[S, K]``, log_likelihood ``[S, n]`` and predictions ``[P, n, T]``."""
     with drawing_from(generator):
@@ -191,6 +200,7 @@ def _chain(
     for rows, value in draw_log_likelihood(agent, data, latents):
         log_p.index_add_(1, data.environment[rows], value.double())
         pointwise.append(value[:, torch.isin(rows, kept)])
+        on_rows(len(rows))
     predicted = sample_targets(agent, data.select(kept), latents[:predictive_draws], generator)
     log_q = posterior.log_prob(latents).double()
     return tuple(part.numpy() for part in (latents, log_p, log_q, torch.cat(pointwise, 1), predicted))

@@ -58,7 +58,7 @@ def simulation_calibration(
     draws: int,
     generator: torch.Generator,
     at_once: bool = False,
-    on_step: Callable[[int], None] | None = None,
+    on_step: Callable[[int], object] | None = None,
 ) -> SBC:
     """Simulate, and test the ranks; the arguments and errors are those of :func:`sbc_ranks`.
 
@@ -83,7 +83,7 @@ def sbc_ranks(
     draws: int,
     generator: torch.Generator,
     at_once: bool = False,
-    on_step: Callable[[int], None] | None = None,
+    on_step: Callable[[int], object] | None = None,
 ) -> Tensor:
     """Ranks ``[n, d]``, 0 to ``draws``, of n true latents among draws from beliefs that saw what they gave rise to.
 
