@@ -47,9 +47,7 @@ def main(run: Path) -> None:
         qualities[name] = posterior_quality(trees[name])
 
     print(f"# Two guides on one network: {config.family}\n\n    python docs/compare_guides.py RUN\n")
-    print(
-        f"Each guide was fitted for {HOW.min_steps} steps to {len(data)} transitions; {DRAWS} draws weigh it.\n"
-    )
+    print(f"Each guide was fitted for {HOW.min_steps} steps to {len(data)} transitions; {DRAWS} draws weigh it.\n")
     head = [family.axis, "guide", "k-hat", "effective draws", "width", "elpd, nats", "se", "less the best", "its se"]
     print(f"| {' | '.join(head)} |\n|---|---|{'--:|' * (len(head) - 2)}")
     for k, label in enumerate(trees["diagonal"]["posterior"].coords["environment"].to_numpy()):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from pyro_dynamics.control import MPC, MPCConfig, TrajectorySampler
+from pyro_dynamics.control import CEM, MPC, MPCConfig, Planner, TrajectorySampler
 from pyro_dynamics.diagnostics import mixture_pit
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference import (
@@ -41,8 +41,9 @@ class Agent:
         task: features, targets, reward and termination.
         action_bounds: lower and upper bounds, each ``[A]``.
         offline: how to train (Eq. 4).
-        controller: how to plan.
+        controller: how far to plan, and with how many particles.
         belief: what is remembered online, and how the guide is fitted (Eq. 5).
+        planner: makes the planner.
 
     Raises:
         UserError: if the guide does not fit the model, or is no guide of one posterior for each environment.
@@ -57,6 +58,7 @@ class Agent:
         offline: OfflineConfig,
         controller: MPCConfig,
         belief: BeliefFactory = paper_belief,
+        planner: Callable[[], Planner] = CEM,
     ) -> None:
         check_guide(model, guide)
         self.model, self.guide, self.task = model, guide, task
@@ -65,7 +67,8 @@ class Agent:
         self.make_belief = belief
         self.belief = belief(model, guide)
         sampler = TrajectorySampler(model.likelihood, task, model.likelihood.members, controller.particles)
-        self.controller = MPC(sampler, *action_bounds, controller)
+        self.make_planner = planner
+        self.controller = MPC(sampler, *action_bounds, controller, planner())
 
     @property
     def environments(self) -> int:
@@ -164,9 +167,7 @@ class Agent:
     def for_environments(self, environments: int) -> "Agent":
         """An agent with the same dynamics model (shared), and fresh beliefs about other environments."""
         model, guide = self.model.for_environments(environments), self.guide.for_environments(environments)
-        return Agent(
-            model, guide, self.task, self.action_bounds, self.offline.config, self.controller.config, self.make_belief
-        )
+        return self._with(model, guide, self.offline.config)
 
     def refit(
         self,
@@ -187,13 +188,24 @@ class Agent:
             generator: source of the shuffles and of the guide's samples.
             on_epoch: called with the epoch and its mean ELBO for each transition.
         """
-        agent = Agent(
-            self.model, guide, self.task, self.action_bounds, config, self.controller.config, self.make_belief
-        )
+        agent = self._with(self.model, guide, config)
         inputs, targets = self.task.inputs(data.state, data.action), self.task.targets(data.state, data.next_state)
         agent.offline.refit(inputs, targets, data.environment, generator, on_epoch)
         agent.belief.begin()
         return agent
+
+    def _with(self, model: Any, guide: Any, offline: OfflineConfig) -> "Agent":
+        """An agent that has other parts, and plans and believes in the same way."""
+        return Agent(
+            model,
+            guide,
+            self.task,
+            self.action_bounds,
+            offline,
+            self.controller.config,
+            self.make_belief,
+            self.make_planner,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: weights, beliefs and the optimiser's state."""

@@ -18,3 +18,15 @@ def require_positive(settings: object, *names: str) -> None:
         value = getattr(settings, name)
         if not 0 < value < float("inf"):  # NaN compares false and is refused too
             raise UserError(f"{name.replace('_', '-')} must be positive and finite, not {value}")
+
+
+def require_fraction(settings: object, *names: str) -> None:
+    """Check that the named attributes of a settings object lie in [0, 1].
+
+    Raises:
+        UserError: names the first that does not.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if not 0 <= value <= 1:  # NaN compares false and is refused too
+            raise UserError(f"{name.replace('_', '-')} must lie in [0, 1], not {value}")

@@ -36,7 +36,8 @@ def build_agent(config: RunConfig, family: Family, robots: VectorEnv, environmen
     guide = build_guide(config, task, environments)
     space = robots.single_action_space
     bounds = (torch.from_numpy(space.low).float(), torch.from_numpy(space.high).float())  # type: ignore[attr-defined]
-    return Agent(model, guide, task, bounds, config.offline, config.controller, config.online.factory())
+    belief = config.online.factory()
+    return Agent(model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner)
 
 
 def build_guide(config: RunConfig, task: Task, environments: int) -> Guide:

@@ -11,7 +11,7 @@ import tyro
 from cattrs.gen import make_dict_structure_fn
 
 from pyro_dynamics.agent import BeliefFactory
-from pyro_dynamics.control import CEMConfig, MPCConfig
+from pyro_dynamics.control import PLANNERS, CEMConfig, MPCConfig, Planner
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.guides import GUIDES, DiagonalConfig, Guide
@@ -27,10 +27,11 @@ from pyro_dynamics.inference import (
 from pyro_dynamics.models import EnsembleConfig
 
 Preset = Literal["quick", "cpu", "paper"]
-# The names in GUIDES, BELIEFS and UPDATES, written out for type checkers; a test holds them together.
+# The names in GUIDES, BELIEFS, UPDATES and PLANNERS, written out for type checkers; a test holds them together.
 GuideName = Literal["diagonal", "full-rank", "low-rank", "mixture", "flow", "laplace", "point", "amortized", "auto"]
 BeliefName = Literal["exact", "power", "diffusion", "window", "changepoint"]
 UpdateName = Literal["svi", "kalman"]
+PlannerName = Literal["cem", "icem", "mppi"]
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,16 @@ class RunConfig:
     offline: OfflineConfig = field(default_factory=OfflineConfig)
     online: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
     controller: MPCConfig = field(default_factory=MPCConfig)
+    planner: PlannerName = "cem"
+    """How actions are searched for: cem is the paper's, icem needs fewer evaluations, mppi weighs all candidates."""
+    planner_config: Annotated[object, tyro.conf.arg(name="planner")] = field(default_factory=CEMConfig)
 
     def __post_init__(self) -> None:
         require_positive(self, "rounds", "steps", "episodes", "latent_dim")
+
+    def make_planner(self) -> Planner:
+        """A fresh planner, as configured."""
+        return PLANNERS[self.planner](self.planner_config)
 
 
 def to_json(config: RunConfig) -> dict[str, Any]:
@@ -109,12 +117,20 @@ def from_json(data: dict[str, Any]) -> RunConfig:
     for cls in (OnlineConfig, RunConfig):  # the outer one last: it compiles the inner one in
         converter.register_structure_hook(cls, _with_settings(converter, cls))
     try:
-        return converter.structure(data, RunConfig)
+        return converter.structure(_with_named_planner(data), RunConfig)
     except Exception as fault:  # cattrs raises a group with one error for each field
         raise UserError(f"config.json is not a configuration: {'; '.join(cattrs.transform_error(fault))}") from None
 
 
-CHOICES: dict[str, dict[str, Any]] = {"guide": GUIDES, "belief": BELIEFS, "update": UPDATES}
+def _with_named_planner(data: dict[str, Any]) -> dict[str, Any]:
+    """Runs from before there was a choice of planners have the settings of CEM among their controller's."""
+    if "cem" not in data.get("controller", ()):
+        return data
+    controller = dict(data["controller"])
+    return {**data, "planner": "cem", "planner_config": controller.pop("cem"), "controller": controller}
+
+
+CHOICES: dict[str, dict[str, Any]] = {"guide": GUIDES, "belief": BELIEFS, "update": UPDATES, "planner": PLANNERS}
 """Fields that name something which has settings of its own, in the field NAME_config."""
 
 
@@ -134,7 +150,7 @@ def _with_settings(converter: cattrs.Converter, cls: type) -> Any:
 
 
 def with_choices(config: Any, arguments: Sequence[str]) -> Any:
-    """``config`` with the guide, belief and update that the arguments name, each with its default settings.
+    """``config`` with the guide, belief, update and planner that the arguments name, each with its default settings.
 
     Done before the flags are read, so that the flags of what was chosen exist and --help tells them. A name that does
     not exist is left for the flags' own error.
@@ -196,7 +212,8 @@ def _quick(cheetah: bool) -> RunConfig:
         ensemble=EnsembleConfig(members=3, hidden=(64, 64), weight_decay=(1e-5, 1e-5, 1e-5)),
         offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=1000, decay=True),
         online=QUICK_TO_CHANGE_ITS_MIND,
-        controller=MPCConfig(horizon=25, particles=3, cem=CEMConfig(candidates=100, elites=10, iterations=4)),
+        controller=MPCConfig(horizon=25, particles=3),
+        planner_config=CEMConfig(candidates=100, elites=10, iterations=4),
     )
 
 
@@ -210,7 +227,8 @@ def _cpu(cheetah: bool) -> RunConfig:
         ensemble=EnsembleConfig(hidden=(128, 128, 128), weight_decay=(2.5e-5, 5e-5, 7.5e-5, 1e-4)),
         offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=2000, decay=True),
         online=QUICK_TO_CHANGE_ITS_MIND,
-        controller=MPCConfig(horizon=15, particles=5, cem=CEMConfig(candidates=100, elites=10, iterations=3)),
+        controller=MPCConfig(horizon=15, particles=5),
+        planner_config=CEMConfig(candidates=100, elites=10, iterations=3),
     )
 
 

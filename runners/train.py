@@ -109,7 +109,7 @@ def guess_defaults(arguments: Sequence[str]) -> RunConfig:
 
 
 def defaults_of(family: str, preset: Preset, arguments: Sequence[str]) -> RunConfig:
-    """The preset, with the guide, belief and update that the arguments name."""
+    """The preset, with the guide, belief, update and planner that the arguments name."""
     config = with_choices(preset_config(family, preset), arguments)
     online = online_for(config.guide, config.online)
     return replace(config, online=with_choices(online, arguments))

@@ -1,7 +1,27 @@
-"""Planning: trajectory sampling through the learned ensemble, the cross-entropy method, and the MPC controller."""
+"""Planning: trajectory sampling through the learned ensemble, the planners by name, and the MPC controller."""
 
-from pyro_dynamics.control.cem import CEMConfig, plan_cem
+from pyro_dynamics.control.cem import CEM, CEMConfig, plan_cem
+from pyro_dynamics.control.contract import Objective, Planner
+from pyro_dynamics.control.icem import ICEM, ICEMConfig
 from pyro_dynamics.control.mpc import MPC, MPCConfig
+from pyro_dynamics.control.mppi import MPPI, MPPIConfig
 from pyro_dynamics.control.trajectory_sampling import TrajectorySampler
 
-__all__ = ["MPC", "CEMConfig", "MPCConfig", "TrajectorySampler", "plan_cem"]
+__all__ = [
+    "CEM",
+    "ICEM",
+    "MPC",
+    "MPPI",
+    "PLANNERS",
+    "CEMConfig",
+    "ICEMConfig",
+    "MPCConfig",
+    "MPPIConfig",
+    "Objective",
+    "Planner",
+    "TrajectorySampler",
+    "plan_cem",
+]
+
+PLANNERS: dict[str, type[Planner]] = {"cem": CEM, "icem": ICEM, "mppi": MPPI}
+"""The planners by the name that a user types."""

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyro_dynamics.errors import UserError, require_positive
-
-Objective = Callable[[Tensor], Tensor]
-"""Returns ``[K, C]`` of candidate action sequences ``[K, C, H, A]`` in [-1, 1]."""
+from pyro_dynamics.control.contract import Objective, Planner, shifted, worst_if_not_finite
+from pyro_dynamics.errors import UserError, require_fraction, require_positive
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,22 @@ class CEMConfig:
 
     def __post_init__(self) -> None:
         require_positive(self, "candidates", "iterations")
+        require_fraction(self, "smoothing")
         if not 1 <= self.elites <= self.candidates:
             raise UserError(f"elites must lie between 1 and the {self.candidates} candidates, not {self.elites}")
+
+
+class CEM(Planner):
+    """:func:`plan_cem` from the last plan, with 0 as the new last action (PETS)."""
+
+    Config = CEMConfig
+
+    def plan(
+        self, objective: Callable[[], Objective], shape: tuple[int, int, int], generator: torch.Generator
+    ) -> Tensor:
+        plan = plan_cem(objective, self.start(shape, generator), self.config, generator)
+        self.mean = shifted(plan, torch.zeros_like(plan[:, :1]))
+        return plan
 
 
 def plan_cem(objective: Callable[[], Objective], mean: Tensor, config: CEMConfig, generator: torch.Generator) -> Tensor:
@@ -53,9 +65,7 @@ def plan_cem(objective: Callable[[], Objective], mean: Tensor, config: CEMConfig
     unfinished = torch.ones_like(mean[:, :1, :1], dtype=torch.bool)
     for _ in range(config.iterations):
         candidates = _propose(mean, variance, config.candidates, generator)
-        returns = objective()(candidates)
-        # A return that is not a finite number is the worst return: it must never be an elite.
-        returns = torch.where(returns.isfinite(), returns, -torch.inf)
+        returns = worst_if_not_finite(objective()(candidates))
         best = returns.topk(config.elites, dim=1).indices
         elites = candidates.take_along_dim(best[:, :, None, None], dim=1)
         new_variance, new_mean = torch.var_mean(elites, dim=1, correction=0)

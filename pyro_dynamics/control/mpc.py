@@ -1,12 +1,12 @@
 """Model predictive control: plan, apply the first action, plan again (Algorithm 1)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_dynamics.control.cem import CEMConfig, Objective, plan_cem
+from pyro_dynamics.control.contract import Objective, Planner
 from pyro_dynamics.control.trajectory_sampling import TrajectorySampler
 from pyro_dynamics.errors import require_positive
 from pyro_dynamics.randomness import drawing_from
@@ -19,35 +19,42 @@ class MPCConfig:
     Attributes:
         horizon: number H of planned steps.
         particles: number P of particles for each candidate.
-        cem: settings of the optimiser.
     """
 
     horizon: int = 30
     particles: int = 20
-    cem: CEMConfig = field(default_factory=CEMConfig)
 
     def __post_init__(self) -> None:
         require_positive(self, "horizon", "particles")
 
 
 class MPC:
-    """Plans for many robots in one call, and starts from the last plan shifted by one step.
+    """Plans for many robots in one call.
 
     Args:
         sampler: expected returns under the model.
         action_low: lower bounds ``[A]``.
         action_high: upper bounds ``[A]``.
         config: settings.
+        planner: searches for the actions; it remembers its last plans.
     """
 
-    def __init__(self, sampler: TrajectorySampler, action_low: Tensor, action_high: Tensor, config: MPCConfig) -> None:
-        self.sampler, self.config = sampler, config
+    def __init__(
+        self, sampler: TrajectorySampler, action_low: Tensor, action_high: Tensor, config: MPCConfig, planner: Planner
+    ) -> None:
+        self.sampler, self.config, self.planner = sampler, config, planner
         self.action_low, self.action_high = action_low, action_high
-        self.plan: Tensor | None = None
+        self.environment: Tensor | None = None
 
     def reset(self) -> None:
-        """Forget the last plan, at the start of an episode."""
-        self.plan = None
+        """Forget the last plans, at the start of an episode."""
+        self.planner.reset()
+        self.environment = None
+
+    def widen(self, environments: Tensor) -> None:
+        """Search anew in these environments ``[n]``, where a change was found (see :meth:`Planner.widen`)."""
+        if self.environment is not None:
+            self.planner.widen(torch.isin(self.environment, environments))
 
     @torch.inference_mode()
     def act(self, state: Tensor, posterior: Distribution, environment: Tensor, generator: torch.Generator) -> Tensor:
@@ -55,7 +62,7 @@ class MPC:
 
         Args:
             state: ``[B, S]``.
-            posterior: q(e) with batch shape ``[K]``; each particle draws its latent from it in each CEM iteration.
+            posterior: q(e) with batch shape ``[K]``; each particle draws its latent from it in each iteration.
             environment: which of the K environments each robot is in, ``[B]``.
             generator: source of all draws.
 
@@ -68,10 +75,8 @@ class MPC:
                 latents = posterior.sample((self.config.particles,))[:, environment].transpose(0, 1)
             return lambda candidates: self.sampler.returns(state, self.to_units(candidates), latents, generator)
 
-        if self.plan is None or len(self.plan) != len(state):
-            self.plan = state.new_zeros(len(state), self.config.horizon, len(self.action_low))
-        plan = plan_cem(objective, self.plan, self.config.cem, generator)
-        self.plan = torch.cat([plan[:, 1:], torch.zeros_like(plan[:, :1])], dim=1)
+        self.environment = environment
+        plan = self.planner.plan(objective, (len(state), self.config.horizon, len(self.action_low)), generator)
         return self.to_units(plan[:, 0])
 
     def to_units(self, actions: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
-"""The planner against the TRUE dynamics: if this fails, no learned model can save it."""
+"""The controller: latents of each particle, warm start, units; the planners' own tests are in test_planners.py."""
 
-import math
 from itertools import pairwise
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Independent, Normal
 
-from pyro_dynamics.control import MPC, CEMConfig, MPCConfig, TrajectorySampler
+from pyro_dynamics.control import CEM, MPC, CEMConfig, MPCConfig, TrajectorySampler
 from pyro_dynamics.tasks import PendulumTask
 
 GRAVITY = torch.tensor([4.0, 10.0])
@@ -27,22 +26,6 @@ def true_pendulum(inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
     return step, torch.zeros_like(step)
 
 
-def test_swings_two_pendulums_up_under_different_gravities(generator: torch.Generator) -> None:
-    task = PendulumTask()
-    config = MPCConfig(horizon=30, particles=2, cem=CEMConfig(candidates=200, elites=20, iterations=4))
-    mpc = MPC(TrajectorySampler(true_pendulum, task, 2, 2), LOW, HIGH, config)
-    state = torch.tensor([[-1.0, 0.0, 0.0]]).repeat(2, 1)  # hanging down at rest
-    environment = torch.arange(2)
-    upright = []
-    for _ in range(150):
-        action = mpc.act(state, belief(GRAVITY), environment, generator)
-        assert (action.abs() <= 2).all()
-        step, _ = true_pendulum(task.inputs(state, action), GRAVITY[:, None])
-        state = task.next_state(state, step)
-        upright.append(state[:, 0] > math.cos(0.2))
-    assert torch.stack(upright)[-40:].all()
-
-
 def test_latents_are_drawn_from_the_posterior_in_every_iteration(generator: torch.Generator) -> None:
     seen: list[Tensor] = []
 
@@ -50,8 +33,8 @@ def test_latents_are_drawn_from_the_posterior_in_every_iteration(generator: torc
         seen.append(latent)
         return true_pendulum(inputs, latent)
 
-    config = MPCConfig(horizon=3, particles=400, cem=CEMConfig(candidates=10, elites=2, iterations=4))
-    mpc = MPC(TrajectorySampler(dynamics, PendulumTask(), 2, 400), LOW, HIGH, config)
+    sampler, planner = TrajectorySampler(dynamics, PendulumTask(), 2, 400), CEM(CEMConfig(10, 2, iterations=4))
+    mpc = MPC(sampler, LOW, HIGH, MPCConfig(horizon=3, particles=400), planner)
     mean, environment = torch.tensor([-5.0, 5.0]), torch.tensor([1, 0, 1])
     mpc.act(torch.tensor([[1.0, 0.0, 0.0]]).repeat(3, 1), belief(mean, 0.5), environment, generator)
     assert len(seen) == 4 * 3
@@ -63,20 +46,37 @@ def test_latents_are_drawn_from_the_posterior_in_every_iteration(generator: torc
     assert torch.allclose(every.std(1), torch.full((3,), 0.5), atol=0.05)
 
 
+def small(planner: CEM) -> MPC:
+    return MPC(TrajectorySampler(true_pendulum, PendulumTask(), 1, 1), LOW, HIGH, MPCConfig(4, 1), planner)
+
+
 def test_the_next_plan_starts_from_the_last_one_shifted_by_a_step(generator: torch.Generator) -> None:
-    config = MPCConfig(horizon=4, particles=1, cem=CEMConfig(candidates=20, elites=5, iterations=1, smoothing=0.999999))
-    mpc = MPC(TrajectorySampler(true_pendulum, PendulumTask(), 1, 1), LOW, HIGH, config)
-    old = torch.tensor([0.1, 0.2, 0.3, 0.4]).view(1, 4, 1)
-    mpc.plan = old
+    planner = CEM(CEMConfig(candidates=20, elites=5, iterations=1, smoothing=0.999999))
+    mpc = small(planner)
+    planner.mean = torch.tensor([0.1, 0.2, 0.3, 0.4]).view(1, 4, 1)
     action = mpc.act(torch.tensor([[1.0, 0.0, 0.0]]), belief(GRAVITY[:1]), torch.tensor([0]), generator)
     assert float(action) == pytest.approx(0.1 * 2, abs=1e-3)  # mapped from [-1, 1] to [-2, 2]
-    assert mpc.plan.flatten().tolist() == pytest.approx([0.2, 0.3, 0.4, 0.0], abs=1e-3)
+    assert planner.mean.flatten().tolist() == pytest.approx([0.2, 0.3, 0.4, 0.0], abs=1e-3)
     mpc.reset()
-    assert mpc.plan is None
+    assert planner.mean is None
+
+
+def test_a_change_widens_the_search_of_the_robots_in_that_environment_alone(generator: torch.Generator) -> None:
+    planner = CEM(CEMConfig(candidates=20, elites=5))
+    mpc = small(planner)
+    mpc.widen(torch.tensor([0]))  # nothing was planned yet: nothing to forget
+    environment = torch.tensor([1, 0, 1])
+    mpc.act(torch.tensor([[-1.0, 0.0, 0.0]]).repeat(3, 1), belief(GRAVITY), environment, generator)
+    before = planner.mean
+    mpc.widen(torch.tensor([1]))
+    assert before is not None
+    assert planner.mean is not None
+    assert (planner.mean[[0, 2]] == 0).all()
+    assert before[1].any()
+    assert torch.equal(planner.mean[1], before[1])
 
 
 def test_actions_are_mapped_to_bounds_that_are_not_symmetric() -> None:
-    mpc = MPC(
-        TrajectorySampler(true_pendulum, PendulumTask(), 1, 1), torch.tensor([0.0]), torch.tensor([5.0]), MPCConfig()
-    )
+    sampler = TrajectorySampler(true_pendulum, PendulumTask(), 1, 1)
+    mpc = MPC(sampler, torch.tensor([0.0]), torch.tensor([5.0]), MPCConfig(), CEM())
     assert mpc.to_units(torch.tensor([-1.0, 0.0, 1.0]).unsqueeze(1)).flatten().tolist() == [0.0, 2.5, 5.0]

@@ -37,7 +37,7 @@ LATENTS = {-1.0: torch.tensor([1.0, -1.0]), 1.0: torch.tensor([-1.0, 1.5])}
 TINY = [
     *("--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "20"),
     *("--ensemble.hidden", "16", "--ensemble.weight-decay", "1e-5", "1e-5", "--offline.epochs", "2"),
-    *("--controller.horizon", "4", "--controller.cem.candidates", "12", "--controller.cem.elites", "4"),
+    *("--controller.horizon", "4", "--planner.candidates", "12", "--planner.elites", "4"),
 ]
 
 

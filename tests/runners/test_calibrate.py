@@ -17,7 +17,7 @@ TINY = [
     *("--rounds", "1", "--steps", "25", "--episodes", "2"),
     *("--ensemble.hidden", "16", "--ensemble.weight-decay", "1e-5", "1e-5"),
     *("--offline.epochs", "2", "--offline.min-steps", "1"),
-    *("--controller.horizon", "5", "--controller.cem.candidates", "20", "--controller.cem.elites", "4"),
+    *("--controller.horizon", "5", "--planner.candidates", "20", "--planner.elites", "4"),
 ]
 FAST = ["--update", "kalman"]
 

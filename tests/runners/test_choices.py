@@ -1,4 +1,4 @@
-"""Every guide, belief and update as a person names them on the command line."""
+"""Every guide, belief, update and planner as a person names them on the command line."""
 
 import json
 from pathlib import Path
@@ -7,15 +7,24 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from pyro_dynamics.control import PLANNERS, CEMConfig, ICEMConfig
 from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.inference import BELIEFS, UPDATES, SVIUpdateConfig
-from pyro_dynamics.runners.configuration import BeliefName, GuideName, UpdateName, from_json
+from pyro_dynamics.runners.configuration import (
+    BeliefName,
+    GuideName,
+    PlannerName,
+    UpdateName,
+    from_json,
+    preset_config,
+    to_json,
+)
 from pyro_dynamics.runners.main import main
 
 TINY = [
     *("--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "20"),
     *("--ensemble.hidden", "16", "--ensemble.weight-decay", "1e-5", "1e-5", "--offline.epochs", "2"),
-    *("--controller.horizon", "4", "--controller.cem.candidates", "12", "--controller.cem.elites", "4"),
+    *("--controller.horizon", "4", "--planner.candidates", "12", "--planner.elites", "4"),
     *("--update", "svi", "--update.steps", "3"),
 ]
 
@@ -30,6 +39,7 @@ def test_the_flags_know_the_same_names_as_the_code() -> None:
     assert set(get_args(GuideName)) == set(GUIDES)
     assert get_args(BeliefName) == tuple(BELIEFS)
     assert get_args(UpdateName) == tuple(UPDATES)
+    assert get_args(PlannerName) == tuple(PLANNERS)
 
 
 @pytest.mark.parametrize("guide", GUIDES)
@@ -50,6 +60,74 @@ def test_every_guide_trains_adapts_and_is_evaluated(
     assert np.isfinite([row["mean"] + row["sd"] for row in rows]).all()
     assert rows[-1]["mean"] != rows[0]["mean"]
     assert main(evaluate) == 0
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_every_planner_trains_and_goes_on(planner: str, tmp_path: Path) -> None:
+    run, flags = tmp_path / "run", [*TINY, "--planner", planner, "--planner.iterations", "2"]
+    if planner == "mppi":  # it has no elites
+        flags = [word for i, word in enumerate(flags) if "--planner.elites" not in flags[max(i - 1, 0) : i + 1]]
+    assert main(["train", *flags, "--out", str(run)]) == 0
+    config = from_json(json.loads((run / "config.json").read_text()))
+    assert type(config.make_planner()) is PLANNERS[planner]
+    assert config.make_planner().config == config.planner_config
+    assert main(["train", "--resume", str(run), "--rounds", "2"]) == 0
+    assert main(["evaluate", str(run), "--steps", "4"]) == 0
+
+
+def test_runs_from_before_there_was_a_choice_of_planners_still_load() -> None:
+    data = to_json(preset_config("halfcheetah-tilt", "cpu"))
+    assert data.pop("planner") == "cem"
+    data["controller"] = {**data["controller"], "cem": {**data.pop("planner_config"), "candidates": 70}}
+    before = json.dumps(data)
+    config = from_json(data)
+    assert config.planner_config == CEMConfig(candidates=70, elites=10, iterations=3)
+    assert (config.controller.horizon, config.controller.particles) == (15, 5)
+    assert json.dumps(data) == before
+    assert from_json(to_json(config)) == config
+    stored = json.loads((Path(__file__).parents[2] / "docs/results/halfcheetah-tilt/config.json").read_text())
+    assert "cem" in stored["controller"]
+    assert from_json(stored).planner_config == CEMConfig(candidates=100, elites=10, iterations=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--planner.elites", "500"], "elites"),
+        (["--planner", "icem", "--planner.elites", "30"], "elites"),
+        (["--planner", "icem", "--planner.beta", "-1"], "beta"),
+        (["--planner", "icem", "--planner.keep", "2"], "keep"),
+        (["--planner", "mppi", "--planner.temperature", "0"], "temperature"),
+    ],
+)
+def test_planners_settings_that_make_no_sense_are_told(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refused(["train", "--out", str(tmp_path / "never"), *arguments], capsys)
+    assert words in told
+    assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--planner.beta", "1"],
+        ["--planner", "mppi", "--planner.elites", "4"],
+        ["--planner", "cem", "--planner.sigma", "1"],
+    ],
+)
+def test_a_setting_of_another_planner_is_an_unknown_flag(flags: list[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["train", *flags])
+    assert stop.value.code == 2
+
+
+def test_a_planners_settings_are_flags(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    flags = ["--planner", "icem", "--planner.beta", "2", "--planner.execute", "best", "--rounds", "1", "--steps", "3"]
+    flags += ["--offline.min-steps", "20", "--offline.epochs", "1", "--episodes", "1"]
+    assert main(["train", *flags, "--out", str(run)]) == 0
+    assert from_json(json.loads((run / "config.json").read_text())).planner_config == ICEMConfig(beta=2, execute="best")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ TINY = [
     *("--rounds", "2", "--steps", "25", "--episodes", "1"),
     *("--ensemble.hidden", "16", "--ensemble.weight-decay", "1e-5", "1e-5"),
     *("--offline.epochs", "2", "--update", "svi", "--update.steps", "5"),
-    *("--controller.horizon", "5", "--controller.cem.candidates", "20", "--controller.cem.elites", "4"),
+    *("--controller.horizon", "5", "--planner.candidates", "20", "--planner.elites", "4"),
 ]
 
 
@@ -196,7 +196,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path, capsys: pytest.
     for flags in (
         ["--rounds", "0"],
         ["--controller.particles", "4"],
-        ["--controller.cem.elites", "1000"],
+        ["--planner.elites", "1000"],
         ["--ensemble.hidden", "8"],
         ["--offline.learning-rate", "-1"],
     ):

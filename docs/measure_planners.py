@@ -1,0 +1,109 @@
+"""Compare planners by the return that they get with one trained model. Prints Markdown.
+
+    python docs/measure_planners.py RUN > docs/planners.md
+
+RUN is a run of a latent agent. Model and beliefs stay as they are; every planner acts for an episode in each of the
+trained environments, from the same initial states for every planner, with the run's horizon and particles.
+"""
+
+import math
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from pyro_dynamics.control import CEM, ICEM, MPPI, CEMConfig, ICEMConfig, MPPIConfig, Planner
+from pyro_dynamics.experiments import Team
+from pyro_dynamics.experiments.interaction import interact
+from pyro_dynamics.randomness import derive_generator, derive_seed
+from pyro_dynamics.runners.assembly import build_team, load_run, set_threads
+
+SEEDS = range(100, 105)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A planner with its settings, and how many action sequences it evaluates in a step."""
+
+    kind: type[Planner]
+    config: Any
+    evaluations: int
+
+
+def rows() -> list[Row]:
+    """CEM as in the cpu preset, and every planner with about a quarter and a tenth of its evaluations."""
+    cem = [CEMConfig(100, 10, 3), CEMConfig(25, 3, 3), CEMConfig(10, 2, 3)]
+    mppi = [MPPIConfig(100, 3), MPPIConfig(25, 3), MPPIConfig(10, 3)]
+    icem = [ICEMConfig(28, 6), ICEMConfig(11, 3)]
+    icem += [replace(config, beta=2.0) for config in icem]  # an action is kept up for longer
+    icem.append(replace(icem[1], execute="best"))
+    plain = [(CEM, config) for config in cem] + [(MPPI, config) for config in mppi]
+    evaluated = [Row(kind, config, config.candidates * config.iterations) for kind, config in plain]
+    return evaluated + [Row(ICEM, config, config.evaluations) for config in icem]
+
+
+def main(run: Path) -> None:
+    """Act, time, tell."""
+    set_threads(1)
+    _, config, family, trained = load_run(run)
+    contexts = len(family.train)
+    print(f"# Planners on one model: {config.family}\n\n    python docs/measure_planners.py RUN\n")
+    print(
+        f"Mean return of {config.steps} steps over {contexts} trained environments, with its standard error over "
+        f"{len(SEEDS)} seeds; horizon {config.controller.horizon}, {config.controller.particles} particles. "
+        "Evaluations are action sequences in a step. The time is processor time, on one thread, for one plan of "
+        f"{contexts * len(SEEDS)} robots.\n"
+    )
+    print("| planner | settings | evaluations | return | by environment | ms |\n|---|---|--:|--:|---|--:|")
+    robots = family.make_vector(family.train * len(SEEDS), config.steps)
+    environment = torch.arange(contexts).repeat(len(SEEDS))
+    seeds = [derive_seed(seed, "planners", k) for seed in SEEDS for k in range(contexts)]
+    for row in rows():
+        chosen = {"planner": row.kind.__name__.lower(), "planner_config": row.config}
+        team = build_team(replace(config, **chosen), family, robots)
+        team.load_state_dict(trained.state_dict())
+        returns, seconds = act(team, robots, environment, seeds, config.steps)
+        of_seeds = returns.view(len(SEEDS), contexts)
+        mean, error = of_seeds.mean(), of_seeds.mean(1).std() / math.sqrt(len(SEEDS))
+        each = " ".join(f"{value:.0f}" for value in of_seeds.mean(0))
+        cost = 1000 * seconds / config.steps
+        print(
+            f"| {chosen['planner']} | {differences(row.config)} | {row.evaluations} | {mean:.0f} +- {error:.0f} "
+            f"| {each} | {cost:.0f} |",
+            flush=True,
+        )
+    robots.close()
+
+
+def act(team: Team, robots: Any, environment: torch.Tensor, seeds: list[int], steps: int) -> tuple[torch.Tensor, float]:
+    """The return of each robot ``[B]``, and the processor time in seconds spent on planning."""
+    draws, seconds = derive_generator(SEEDS[0], "planners"), 0.0
+
+    def policy(state: torch.Tensor) -> torch.Tensor:
+        nonlocal seconds
+        begun = time.process_time()
+        action = team.act(state, environment, draws)
+        seconds += time.process_time() - begun
+        return action
+
+    team.reset()
+    returns = torch.zeros(len(seeds))
+    for step in tqdm(interact(robots, policy, seeds), total=steps, unit="step"):
+        returns += step.reward * step.alive
+    return returns, seconds
+
+
+def differences(config: Any) -> str:
+    """Candidates, iterations and what is not a planner's default."""
+    always = ("candidates", "iterations")
+    default = type(config)()
+    names = [*always, *(n for n in vars(config) if n not in always and getattr(config, n) != getattr(default, n))]
+    return ", ".join(f"{name} {getattr(config, name)}" for name in names)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
