@@ -53,6 +53,41 @@ class Transitions:
             rows.state, rows.action, rows.next_state, rows.reward, renumbered[rows.environment], rows.step
         )
 
+    def _check_shapes(self) -> None:
+        """Raises ValueError if the fields do not belong together."""
+        axes = {"state": 2, "action": 2, "next_state": 2, "reward": 1, "environment": 1, "step": 1}
+        for name, count in axes.items():
+            value = getattr(self, name)
+            if value.dim() != count or len(value) != len(self.step) or not len(value):
+                raise ValueError(f"{name} has the shape {list(value.shape)}")
+            if name in ("environment", "step") and (value.dtype != torch.long or value.min() < 0):
+                raise ValueError(f"{name} is not made of counts")
+        if self.state.shape != self.next_state.shape:
+            raise ValueError("state and next_state have different shapes")
+
+    def require_of(self, environments: int, state_dim: int, action_dim: int, where: str) -> None:
+        """Refuse transitions of other environments than those of a run.
+
+        Args:
+            environments: K; each must have a transition.
+            state_dim: S.
+            action_dim: A.
+            where: what these transitions are, for the message.
+
+        Raises:
+            UserError: telling what does not fit.
+        """
+        sizes = self.state.shape[1], self.action.shape[1]
+        if sizes != (state_dim, action_dim):
+            raise UserError(
+                f"{where}: states and actions have {sizes[0]} and {sizes[1]} entries, not {state_dim} and {action_dim}"
+            )
+        found = self.environment.unique().tolist()
+        if found != list(range(environments)):
+            raise UserError(
+                f"{where}: there are transitions of the environments {found}, not of 0 to {environments - 1}"
+            )
+
     def require_finite(self, where: str) -> None:
         """Refuse transitions that hold NaN or infinity.
 
@@ -104,7 +139,9 @@ class Transitions:
         """
         try:
             with np.load(path, allow_pickle=False) as file:
-                return cls(*(torch.from_numpy(file[field.name]) for field in fields(cls)))
+                data = cls(*(torch.from_numpy(file[field.name]) for field in fields(cls)))
+                data._check_shapes()
+                return data
         except (OSError, KeyError, ValueError, TypeError, EOFError, BadZipFile) as fault:
             raise UserError(f"{path} does not hold transitions: {fault}") from None
 

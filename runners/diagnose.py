@@ -29,6 +29,7 @@ from pyro_dynamics.randomness import derive_generator, drawing_from
 from pyro_dynamics.runners.assembly import build_guide, load_run, set_threads
 from pyro_dynamics.runners.configuration import RunConfig
 from pyro_dynamics.runners.main import run_as_module
+from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
 
 REFIT_RATE, REFIT_STEPS, REFIT_SPREAD = 0.02, 3000, 1.0
@@ -106,8 +107,8 @@ def check(flags: DiagnoseFlags) -> None:
 def diagnose_run(flags: DiagnoseFlags) -> None:
     """Judge the posteriors of a trained run."""
     folder, config, family, team = load_run(flags.dir, flags.checkpoint)
-    m, trained, episodes = read_transitions(folder, flags.checkpoint)
     agent, labels = team.agents[0], environment_labels(family.train, len(family.train))
+    m, trained, episodes = read_transitions(folder, flags.checkpoint, agent.task, len(labels))
     believes = bool(agent.latent_dim) and agent.guide.has_density
     check_posterior(flags, config, believes)
     others = {path.name: latent_means(path, config) for path in flags.beside}
@@ -145,18 +146,22 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     write_report(run_report(found), out)
 
 
-def read_transitions(folder: RunFolder, checkpoint: int | None) -> tuple[int, Transitions, Transitions]:
+def read_transitions(
+    folder: RunFolder, checkpoint: int | None, task: Task, environments: int
+) -> tuple[int, Transitions, Transitions]:
     """The round m of the checkpoint, what it was trained on (rounds before m), and its episodes, which it was not.
 
     Raises:
-        UserError: if nothing was trained yet, or if transitions are not finite.
+        UserError: if nothing was trained yet, or if transitions are not finite, or not of K such environments.
     """
     m = folder.last_round if checkpoint is None else checkpoint
     rounds = folder.transitions()
     if not m or m >= len(rounds):
         raise UserError(f"{folder.path} has no trained round to judge: go on with train --resume {folder.path}")
     for index, data in enumerate(rounds[: m + 1]):
-        data.require_finite(f"{folder.path}, round {index}")
+        where = f"{folder.path}, round {index}"
+        data.require_of(environments, task.state_dim, task.action_dim, where)
+        data.require_finite(where)
     return m, Transitions.concatenate(rounds[:m]), rounds[m]
 
 

@@ -54,3 +54,42 @@ def test_a_file_of_something_else_is_refused_in_words(tmp_path: Path) -> None:
     for name in ("text.npz", "objects.npz", "missing.npz"):
         with pytest.raises(UserError, match="does not hold transitions"):
             Transitions.load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("environment", np.zeros(5, dtype=np.float32)),
+        ("environment", -np.ones(5, dtype=np.int64)),
+        ("state", np.zeros((4, 2), dtype=np.float32)),
+        ("reward", np.zeros((5, 1), dtype=np.float32)),
+        ("next_state", np.zeros((5, 3), dtype=np.float32)),
+    ],
+)
+def test_fields_that_do_not_belong_together_are_refused(field: str, value: np.ndarray, tmp_path: Path) -> None:
+    arrays = some_transitions(5).arrays() | {field: value}
+    np.savez(tmp_path / "damaged.npz", allow_pickle=False, **arrays)
+    with pytest.raises(UserError, match="does not hold transitions"):
+        Transitions.load(tmp_path / "damaged.npz")
+
+
+def test_what_is_of_another_run_or_not_finite_is_named() -> None:
+    data = some_transitions(6)
+    data.require_of(3, 2, 1, "here")
+    data.require_finite("here")
+    with pytest.raises(UserError, match=r"here: there are transitions of the environments \[0, 1, 2\], not of 0 to 3"):
+        data.require_of(4, 2, 1, "here")
+    with pytest.raises(UserError, match="2 and 1 entries, not 18 and 6"):
+        data.require_of(3, 18, 6, "here")
+    data.action[4] = torch.inf
+    with pytest.raises(UserError, match="here: the action of environment 1 at step 4 is not finite"):
+        data.require_finite("here")
+
+
+def test_episodes_of_robots_in_lockstep_are_told_apart() -> None:
+    """Two robots of environment 0 take turns with one of environment 1; the first stops early and starts again."""
+    environment = torch.tensor([0, 0, 1, 0, 0, 1, 0, 0, 1])
+    step = torch.tensor([0, 0, 0, 1, 1, 1, 0, 2, 2])
+    state = torch.tensor([0.0, 10, 20, 1, 11, 21, 5, 12, 22])[:, None]
+    data = Transitions(state, state, state + 1, state[:, 0], environment, step)
+    assert [rows.tolist() for rows in data.episodes()] == [[0, 3], [1, 4, 7], [2, 5, 8], [6]]

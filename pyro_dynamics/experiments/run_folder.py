@@ -63,8 +63,8 @@ class RunFolder:
     @property
     def last_round(self) -> int | None:
         """The newest whole round, or None before the first."""
-        rounds = [int(file.stem.removeprefix("round-")) for file in self.path.glob("checkpoints/round-*.pt")]
-        return max(rounds, default=None)
+        numbers = [file.stem.removeprefix("round-") for file in self.path.glob("checkpoints/round-*.pt")]
+        return max((int(number) for number in numbers if number.isdecimal()), default=None)
 
     def save_config(self, config: dict[str, Any]) -> None:
         """Replace the configuration (a resumed run may have more rounds)."""
