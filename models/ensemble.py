@@ -80,9 +80,11 @@ class Ensemble(nn.Module):
         # Samples in front of the members are rows like any other: one matrix product a layer and member.
         x = x.reshape(-1, *x.shape[-3:]).transpose(0, 1).flatten(1, 2)
         planning = not torch.is_grad_enabled()  # then no gradient needs the values before the activation
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = functional.silu(torch.bmm(x, weight).add_(bias), inplace=planning)
-        x = torch.bmm(x, self.weights[-1]).add_(self.biases[-1])
+        # A slice of a ParameterList would make new parameters, which take time and hide the old ones from a tracer.
+        *hidden, (weight, bias) = zip(self.weights, self.biases, strict=True)
+        for hidden_weight, hidden_bias in hidden:
+            x = functional.silu(torch.bmm(x, hidden_weight).add_(hidden_bias), inplace=planning)
+        x = torch.bmm(x, weight).add_(bias)
         x = x.unflatten(1, (-1, batch[-1])).transpose(0, 1).reshape(*batch, -1)
         location, log_variance = x.chunk(2, dim=-1)
         log_variance = self.max_log_variance - functional.softplus(self.max_log_variance - log_variance)

@@ -7,8 +7,10 @@ import pyro
 import torch
 from pyro.infer import TraceMeanField_ELBO
 from torch.distributions import Distribution
+from torch.nn import Parameter
 
 from pyro_dynamics.errors import require_positive
+from pyro_dynamics.inference.compiled_update import fit_compiled
 from pyro_dynamics.inference.log_joint import log_joint
 from pyro_dynamics.parameters import held_constant
 from pyro_dynamics.randomness import drawing_from
@@ -24,11 +26,14 @@ class SVIUpdateConfig:
         learning_rate: of Adam, whose state starts anew with each transition: kept, it makes the standard deviation
             too large.
         samples: draws of e for each gradient, all in one vectorised call.
+        compiled: run all steps as one compiled call: the same to float32 accuracy, and several times faster, after a
+            first one that takes seconds. For Gaussian guides; needs a C++ compiler. Else it changes nothing.
     """
 
     steps: int = 60
     learning_rate: float = 5e-3
     samples: int = 16
+    compiled: bool = False
 
     def __post_init__(self) -> None:
         require_positive(self, "steps", "learning_rate", "samples")
@@ -57,17 +62,34 @@ class SVIUpdate:
             generator: source of the guide's samples.
         """
         free = [parameter for parameter in guide.parameters() if parameter.requires_grad]
-        if free:
-            elbo = TraceMeanField_ELBO(self.config.samples, max_plate_nesting=2, vectorize_particles=True)(model, guide)
-            optimiser = torch.optim.Adam(free, lr=self.config.learning_rate, fused=True)
-            with (
-                pyro.settings.context(module_local_params=True),
-                pyro.validation_enabled(False),
-                drawing_from(generator),
-                held_constant(model),  # theta is fixed in Eq. 5: spare its gradients
-            ):
-                for _ in range(self.config.steps):
-                    optimiser.zero_grad()
-                    elbo(batch, prior).backward()
-                    optimiser.step()
+        done = (
+            self.config.compiled
+            and free
+            and fit_compiled(self.config, model.likelihood, guide, prior, batch, generator)
+        )
+        if free and not done:
+            self._by_pyro(model, guide, prior, batch, generator, free)
         guide.settle(lambda latent: log_joint(model.likelihood, prior, batch, latent))
+
+    def _by_pyro(
+        self,
+        model: Any,
+        guide: Any,
+        prior: Distribution,
+        batch: Minibatch,
+        generator: torch.Generator,
+        free: list[Parameter],
+    ) -> None:
+        """The steps on Pyro's ELBO, which takes any guide."""
+        elbo = TraceMeanField_ELBO(self.config.samples, max_plate_nesting=2, vectorize_particles=True)(model, guide)
+        optimiser = torch.optim.Adam(free, lr=self.config.learning_rate, fused=True)
+        with (
+            pyro.settings.context(module_local_params=True),
+            pyro.validation_enabled(False),
+            drawing_from(generator),
+            held_constant(model),  # theta is fixed in Eq. 5: spare its gradients
+        ):
+            for _ in range(self.config.steps):
+                optimiser.zero_grad()
+                elbo(batch, prior).backward()
+                optimiser.step()

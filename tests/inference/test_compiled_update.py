@@ -1,0 +1,207 @@
+"""The compiled update against the steps on Pyro's ELBO, and against the Kalman filter.
+
+Most tests run the same traced steps without compiling them, which takes seconds a shape.
+"""
+
+import shutil
+import warnings
+from typing import Any
+
+import pyro
+import pytest
+import torch
+from torch import nn
+
+from pyro_dynamics.guides import (
+    AutoGuide,
+    DiagonalGuide,
+    FullRankGuide,
+    Guide,
+    LaplaceGuide,
+    LowRankGuide,
+    MixtureGuide,
+)
+from pyro_dynamics.inference import (
+    BELIEFS,
+    ExactBelief,
+    SVIUpdate,
+    SVIUpdateConfig,
+    compiled_update,
+    linear_gaussian_posterior,
+)
+from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
+
+GAUSSIAN = [DiagonalGuide, FullRankGuide, LowRankGuide, LaplaceGuide, AutoGuide]
+
+
+@pytest.fixture(autouse=True)
+def fresh_process() -> None:
+    """Nothing was told or compiled before."""
+    compiled_update._tell.cache_clear()
+    compiled_update._compiled.clear()
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_update, "compile_loop", compiled_update.plain_loop)
+
+
+def ensemble() -> Ensemble:
+    torch.manual_seed(1)
+    return Ensemble(3, 2, 4, EnsembleConfig(members=3, hidden=(8,), weight_decay=(0.0, 0.0)))
+
+
+def linear() -> LinearGaussian:
+    return LinearGaussian(3, 2, 4, 1.5, 2, torch.Generator().manual_seed(1))
+
+
+def state_after(
+    likelihood: nn.Module,
+    family: Any,
+    environments: int,
+    compiled: bool,
+    belief: str = "exact",
+    updates: int = 2,
+    samples: int = 16,
+) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """The guide's state after some updates by rows of some environments, and the next draw of the generator."""
+    guide = family(2, 2).for_environments(environments)
+    rule = SVIUpdate(SVIUpdateConfig(samples=samples, learning_rate=1e-2, compiled=compiled))
+    held = BELIEFS[belief](HierarchicalModel(likelihood, environments, 2), guide, rule, temperature=0.7)
+    stream, generator = torch.Generator().manual_seed(3), torch.Generator().manual_seed(4)
+    rows = torch.arange(environments)[::2]
+    for _ in range(updates):
+        inputs, targets = torch.randn(len(rows), 3, generator=stream), torch.randn(len(rows), 4, generator=stream)
+        held.update(inputs, targets, rows, generator)
+    return guide.state_dict(), torch.rand(1, generator=generator)
+
+
+def assert_close(found: Any, expected: Any, tolerance: float = 2e-5) -> None:
+    for name, value in expected[0].items():
+        assert torch.allclose(found[0][name], value, atol=tolerance), name
+    assert torch.equal(found[1], expected[1])  # both have drawn as much
+
+
+@pytest.mark.parametrize("environments", [1, 3])
+@pytest.mark.parametrize("likelihood", [ensemble, linear])
+@pytest.mark.parametrize("family", GAUSSIAN)
+@pytest.mark.usefixtures("uncompiled")
+def test_the_same_as_pyros_steps(family: Any, likelihood: Any, environments: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = state_after(likelihood(), family, environments, compiled=True)
+    # Where nothing was seen, the low-rank divergence has a gradient of rounding errors alone, and Adam enlarges them.
+    tolerance = 5e-4 if family is LowRankGuide else 2e-5
+    assert_close(found, state_after(likelihood(), family, environments, compiled=False), tolerance)
+
+
+@pytest.mark.parametrize("belief", BELIEFS)
+@pytest.mark.parametrize("family", [DiagonalGuide, FullRankGuide])
+@pytest.mark.usefixtures("uncompiled")
+def test_the_same_as_pyros_steps_for_every_belief(family: Any, belief: str) -> None:
+    found = state_after(ensemble(), family, 2, True, belief, updates=6)
+    assert_close(found, state_after(ensemble(), family, 2, False, belief, updates=6), tolerance=1e-4)
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_one_draw_a_step() -> None:
+    found, expected = (state_after(ensemble(), DiagonalGuide, 2, compiled, samples=1) for compiled in (True, False))
+    assert_close(found, expected)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_compiled_and_with_weights_that_change() -> None:
+    """The one test that compiles: the same graph serves after the network was trained on, and leaves it alone."""
+    results: dict[bool, list[Any]] = {True: [], False: []}
+    for compiled, found in results.items():
+        likelihood = ensemble()
+        for _ in range(2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", UserWarning)
+                found.append(state_after(likelihood, FullRankGuide, 3, compiled))
+            assert all(p.requires_grad and p.grad is None for p in likelihood.parameters())
+            with torch.no_grad():
+                likelihood.weights[0].mul_(1.5)
+        assert not compiled or len(compiled_update._compiled[likelihood]) == 1
+    for found, expected in zip(results[True], results[False], strict=True):
+        assert_close(found, expected)
+    assert not torch.equal(results[True][0][0]["location"], results[True][1][0]["location"])
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_follows_the_exact_kalman_posterior(generator: torch.Generator) -> None:
+    environments, noise = 32, 4.0
+    likelihood = LinearGaussian(2, 1, 3, noise, 5, generator)
+    guide = DiagonalGuide(environments, 1).for_environments(environments)
+    rule = SVIUpdate(SVIUpdateConfig(learning_rate=1e-2, compiled=True))
+    belief = ExactBelief(HierarchicalModel(likelihood, environments, 1), guide, rule)
+    truth = torch.randn(environments, 1, generator=generator)
+    mean, covariance = torch.zeros(environments, 1), torch.ones(environments, 1, 1)
+    for _ in range(25):
+        inputs = torch.randn(environments, 2, generator=generator)
+        design = likelihood.design(inputs)
+        targets = (design @ truth[..., None]).squeeze(-1) + noise * torch.randn(environments, 3, generator=generator)
+        mean, covariance = linear_gaussian_posterior(mean, covariance, design, targets, noise)
+        belief.update(inputs, targets, torch.arange(environments), generator)
+    exact_scale = covariance[..., 0].sqrt()
+    assert abs(float((guide.frozen().stddev / exact_scale).mean()) - 1) < 0.07
+    assert abs(float(((guide.frozen().mean - mean) / exact_scale).mean())) < 0.1
+
+
+def test_without_a_compiler_pyro_does_it_and_one_line_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_compiler(step: Any) -> Any:
+        raise RuntimeError("No working C++ compiler found\nand a long tale")
+
+    monkeypatch.setattr(compiled_update, "compile_loop", no_compiler)
+    with pytest.warns(UserWarning, match="No working C") as told:
+        found, again = (state_after(ensemble(), DiagonalGuide, 2, compiled=True) for _ in range(2))
+    assert len(told) == 1
+    assert "\n" not in str(told[0].message)
+    expected = state_after(ensemble(), DiagonalGuide, 2, compiled=False)
+    for result in (found, again):
+        assert all(torch.equal(result[0][name], value) for name, value in expected[0].items())
+        assert torch.equal(result[1], expected[1])
+
+
+class Bent(DiagonalGuide):
+    """Its Pyro site is no Gaussian, whatever its posterior says."""
+
+    def forward(self, batch: Any, prior: Any = None) -> torch.Tensor:
+        with pyro.plate("environment", self.environments, dim=-1):
+            return pyro.sample("e", pyro.distributions.Laplace(self.location, self.log_scale.exp()).to_event(1))
+
+    def for_environments(self, environments: int) -> "Bent":
+        return Bent(environments, self.latent_dim)
+
+
+@pytest.mark.parametrize("family", [MixtureGuide, Bent])
+@pytest.mark.usefixtures("uncompiled")
+def test_other_guides_take_pyros_steps(family: type[Guide]) -> None:
+    with pytest.warns(UserWarning, match=f"{family.__name__}.*not compiled") as told:
+        found = state_after(linear(), family, 2, compiled=True)
+    assert len(told) == 1
+    expected = state_after(linear(), family, 2, compiled=False)
+    assert all(torch.equal(found[0][name], value) for name, value in expected[0].items())
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_frozen_parameters_stand_still_and_no_gradient_is_left() -> None:
+    guide = DiagonalGuide(2, 2)
+    guide.log_scale.requires_grad_(False)
+    before = guide.log_scale.clone()
+    belief = ExactBelief(HierarchicalModel(ensemble(), 2, 2), guide, SVIUpdate(SVIUpdateConfig(compiled=True)))
+    belief.update(torch.ones(2, 3), torch.ones(2, 4), torch.arange(2), torch.Generator().manual_seed(0))
+    assert torch.equal(guide.log_scale, before)
+    assert guide.location.abs().max() > 0
+    assert guide.location.grad is None
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_rows_are_filled_up_so_that_few_shapes_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    likelihood = ensemble()
+    state_after(likelihood, DiagonalGuide, 2, True, "window", updates=9)
+    assert len(compiled_update._compiled[likelihood]) == 5  # 1, 2, 4, 8 and 16 rows
+    monkeypatch.setattr(compiled_update, "LIMIT", 1)
+    with pytest.warns(UserWarning, match="more than 1 shapes") as told:
+        state_after(ensemble(), DiagonalGuide, 2, True, "window", updates=9)
+    assert len(told) == 1
