@@ -97,9 +97,11 @@ def check(flags: DiagnoseFlags) -> None:
     Raises:
         UserError: naming the flag.
     """
-    for name, least in (("draws", 100), ("horizon", 1), ("particles", 20), ("refits", 0), ("sbc", 0)):
+    for name, least in (("draws", 100), ("horizon", 1), ("particles", 20), ("refits", 0), ("sbc", 0), ("seed", 0)):
         if getattr(flags, name) < least:
             raise UserError(f"--{name} must be at least {least}, not {getattr(flags, name)}")
+    if flags.seed >= 2**63:
+        raise UserError(f"--seed must be below 2**63, not {flags.seed}")
     if 0 < flags.sbc < 50:
         raise UserError(f"--sbc needs at least 50 simulations to tell anything, not {flags.sbc}")
 
@@ -228,6 +230,8 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     """Judge the belief along an adaptation."""
     adaptation = load_adaptation(flags.dir)
     _, _, family, team = load_run(run_of(flags.dir, adaptation.summary), adaptation.summary["checkpoint"])
+    for context in adaptation.contexts:
+        family.parse_context(context)  # one that the family does not know is refused in words
     out = make_folder(flags.out or flags.dir / "diagnose")
     means = team.beliefs()[0].numpy()
     diagnosis = diagnose_stream(

@@ -27,13 +27,30 @@ def make_folder(path: Path) -> Path:
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, bring it to the disk, and move it into place."""
+    """Let ``write`` fill a temporary file beside ``path``, bring it to the disk, and move it into place.
+
+    Raises:
+        UserError: if the file cannot be written; what was there before is left as it was.
+    """
+
+    def fill(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            write(file)
+
+    _into_place(path, fill)
+
+
+def _into_place(path: Path, fill: Callable[[Path], object]) -> None:
     temporary = path.with_name(path.name + ".part")
-    with temporary.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        fill(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as fault:
+        temporary.unlink(missing_ok=True)
+        reason = os.strerror(fault.errno) if fault.errno else str(fault).splitlines()[0]
+        raise UserError(f"cannot write {path}: {reason}") from fault
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -61,11 +78,7 @@ def plain(value: Any) -> Any:
 
 def write_tree(path: Path, tree: DataTree) -> None:
     """Write a DataTree as netCDF."""
-    temporary = path.with_name(path.name + ".part")
-    tree.to_netcdf(temporary, engine="h5netcdf")
-    with temporary.open("rb+") as file:
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    _into_place(path, lambda temporary: tree.to_netcdf(temporary, engine="h5netcdf"))
 
 
 def write_json_lines(path: Path, rows: Iterable[Any]) -> None:

@@ -94,7 +94,7 @@ def _summary(file: Path) -> dict[str, Any]:
         summary = json.loads(_text(file))
     except ValueError:
         raise UserError(f"{file} is damaged: run adapt again") from None
-    if not isinstance(summary, dict) or "online" not in summary:
+    if not isinstance(summary, dict) or not {"run", "checkpoint", "online"} <= set(summary):
         raise _old(file.parent)
     return summary
 

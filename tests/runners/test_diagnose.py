@@ -152,3 +152,13 @@ def test_mistakes_get_one_line(run: Path, capsys: pytest.CaptureFixture[str], tm
     assert "no checkpoint of round 7" in refused([str(run), "--checkpoint", "7"], capsys)
     generalist = train(tmp_path / "generalist", "--agent", "generalist")
     assert "no posterior" in refused([str(generalist), "--nuts"], capsys)
+
+
+def test_what_cannot_be_written_is_told_in_one_line(
+    run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "report.html" / "full").mkdir(parents=True)  # a folder in the place of a file
+    told = refused([str(run), *FEW, "--out", str(tmp_path)], capsys)
+    assert f"cannot write {tmp_path / 'report.html'}: Is a directory" in told
+    assert not list(tmp_path.glob("*.part"))
+    assert "--seed" in refused([str(run), "--seed", "-1"], capsys)
