@@ -110,7 +110,7 @@ def main(arguments: Sequence[str]) -> None:
 
     summary = summarise(rows, trained, family) | {"health": health(rows, trained, reached(folder, flags.checkpoint))}
     settings = {
-        "run": str(flags.dir),
+        "run": str(flags.dir.resolve()),
         "seed": flags.seed,
         "checkpoint": folder.last_round if flags.checkpoint is None else flags.checkpoint,
         "steps": steps,

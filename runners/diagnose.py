@@ -113,9 +113,10 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     m, trained, episodes = read_transitions(folder, flags.checkpoint, agent.task, len(labels))
     believes = bool(agent.latent_dim) and agent.guide.has_density
     check_posterior(flags, config, believes)
-    others = {path.name: latent_means(path, config) for path in flags.beside}
+    others = {str(path): latent_means(path, config) for path in flags.beside}
     out = make_folder(flags.out or folder.path / "diagnose")
 
+    (out / "posterior.nc").unlink(missing_ok=True)
     held_out = predict_held_out(team, episodes, flags.horizon, flags.particles, flags.seed)
     posterior = None
     if believes:
@@ -254,12 +255,12 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
 
 
 def run_of(folder: Path, summary: dict[str, Any]) -> Path:
-    """The run whose agent adapted: where it was then, or two folders up if all of it was moved.
+    """The run whose agent adapted: where it was then, or two folders up if all of it was moved since.
 
     Raises:
         UserError: if it is in neither place.
     """
-    places = [folder.resolve().parent.parent, Path(summary["run"])]
+    places = [Path(summary["run"]), folder.resolve().parent.parent]
     for place in places:
         if (place / "config.json").is_file():
             return place
@@ -277,6 +278,8 @@ def print_verdicts(found: Findings) -> None:
 def write_report(report: Report, out: Path) -> None:
     """The report as HTML and as Markdown, and its pictures by themselves; tells where it is."""
     pictures = make_folder(out / "figures")
+    for old in pictures.glob("*.png"):  # of an earlier report, of another run perhaps
+        old.unlink()
     for picture in report.pictures:
         write_bytes(pictures / f"{picture.name}.png", picture.png)
     write_bytes(out / "report.md", to_markdown(report, pictures.name).encode())

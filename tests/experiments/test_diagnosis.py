@@ -60,6 +60,10 @@ def test_each_fault_has_its_words() -> None:
     assert judge("0", right, replace(WELL, gap=None)).words == "believe"
     assert judge("0", right, replace(WELL, coverage=0.6)).words == "believe the latent only"
     assert judge("0", None, WELL).words == "no posterior"
+    heavy = replace(right, importance=replace(right.importance, k_hat=1.4, effective=970.0))
+    assert judge("0", heavy, WELL).words == "believe"
+    thin = replace(right, importance=replace(right.importance, k_hat=1.4, effective=300.0, spread=[1.9, 1.5]))
+    assert "too narrow" not in judge("0", thin, WELL).why
     broken = replace(right, importance=replace(right.importance, k_hat=math.nan))
     assert "not finite" in judge("0", broken, WELL).why
 
