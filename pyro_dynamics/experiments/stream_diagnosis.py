@@ -66,7 +66,8 @@ class StreamDiagnosis:
         shift: how far the weights pull the belief's mean, in its own standard deviations, ``[n][d]``; too little where
             k-hat is above its threshold.
         trouble: what is wrong for a stretch, in the order of the first steps.
-        verdict: ``believe``, ``believe again since step 120`` or ``do not believe since step 200``.
+        verdict: ``believe``, ``believe again since step 120`` or ``do not believe since step 200``; ``no posterior``
+            for an agent without a latent whose predictions are well.
         why: the reason, with the numbers.
         running: coverage of each 50 steps running, ``[T - 49]``; the last value belongs to the last step.
         decoded: lower end, median and upper end of the belief's central 94 % region, read by the linear probe in the
@@ -149,7 +150,7 @@ def diagnose_stream(
         threshold=judged[0].threshold if judged else 0.7,
         shift=[one.shift for one in judged],
         trouble=trouble,
-        verdict=_verdict(trouble, len(data)),
+        verdict=_verdict(trouble, len(data)) if judged or trouble else "no posterior",
         why=_why(trouble, steps, judged, running, error, parameter, windowed),
         running=running.tolist(),
         decoded=None if decoded is None else decoded.tolist(),

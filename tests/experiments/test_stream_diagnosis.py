@@ -144,7 +144,7 @@ def test_low_coverage_is_told_with_its_steps_and_needs_no_latent() -> None:
     assert 70 < trouble.first < 95
     assert (found.steps, found.k_hat, found.decoded) == ([], [], None)
     well = diagnose_stream(agent, data, None, None, [1.0] * STEPS, 1.0, coverage=np.full(STEPS, 0.9))
-    assert well.verdict == "believe"
+    assert well.verdict == "no posterior"
     assert "no latent" in well.why
 
 
