@@ -33,6 +33,10 @@ class EnsembleConfig:
             raise UserError(f"{len(self.hidden)} hidden layers need {len(self.hidden) + 1} weight decays")
 
 
+ROWS_IN_CACHE = 500
+"""Rows that go through all layers together where no gradient is needed: their activations fit a processor's cache."""
+
+
 class Ensemble(nn.Module):
     """M networks with stacked weights ``[M, in, out]``, each giving a Gaussian over targets.
 
@@ -44,6 +48,10 @@ class Ensemble(nn.Module):
         latent_dim: size d of the latent; 0 for none.
         output_dim: size T of the targets.
         config: members, widths and regularisation.
+
+    Attributes:
+        planning_dtype: in which large batches go through the layers where no gradient is needed; what comes in and
+            goes out is as it was.
     """
 
     input_mean: Tensor
@@ -53,6 +61,7 @@ class Ensemble(nn.Module):
         super().__init__()
         self.config = config
         self.members = config.members
+        self.planning_dtype = torch.float32
         sizes = [input_dim + latent_dim, *config.hidden, 2 * output_dim]
         self.weights = nn.ParameterList(
             nn.init.trunc_normal_(torch.empty(config.members, n_in, n_out), std=scale, a=-2 * scale, b=2 * scale)
@@ -75,21 +84,43 @@ class Ensemble(nn.Module):
         Returns:
             Location and scale, each ``[..., M, B, T]``.
         """
-        x = torch.cat([(inputs - self.input_mean) / self.input_scale, latent], dim=-1)
+        x = torch.cat([(inputs - self.input_mean) * self.input_scale.reciprocal(), latent], dim=-1)
         batch = x.shape[:-1]
         # Samples in front of the members are rows like any other: one matrix product a layer and member.
         x = x.reshape(-1, *x.shape[-3:]).transpose(0, 1).flatten(1, 2)
+        in_cache = not torch.is_grad_enabled() and x.shape[1] > ROWS_IN_CACHE
+        x = self._layers_in_cache(x) if in_cache else self._layers(x)
+        x = x.unflatten(1, (-1, batch[-1])).transpose(0, 1).reshape(*batch, -1)
+        location, log_variance = x.chunk(2, dim=-1)
+        # exp of PETS's bounds on the log-variance v: max - softplus(max - v), then min + softplus(v - min).
+        variance = self.max_log_variance.exp() * torch.sigmoid(log_variance - self.max_log_variance)
+        return location, (variance + self.min_log_variance.exp()).sqrt()
+
+    def _layers(self, x: Tensor) -> Tensor:
+        """All networks on their rows, ``[M, R, in] -> [M, R, out]``."""
         planning = not torch.is_grad_enabled()  # then no gradient needs the values before the activation
         # A slice of a ParameterList would make new parameters, which take time and hide the old ones from a tracer.
         *hidden, (weight, bias) = zip(self.weights, self.biases, strict=True)
         for hidden_weight, hidden_bias in hidden:
             x = functional.silu(torch.bmm(x, hidden_weight).add_(hidden_bias), inplace=planning)
-        x = torch.bmm(x, weight).add_(bias)
-        x = x.unflatten(1, (-1, batch[-1])).transpose(0, 1).reshape(*batch, -1)
-        location, log_variance = x.chunk(2, dim=-1)
-        log_variance = self.max_log_variance - functional.softplus(self.max_log_variance - log_variance)
-        log_variance = self.min_log_variance + functional.softplus(log_variance - self.min_log_variance)
-        return location, (0.5 * log_variance).exp()
+        return torch.bmm(x, weight).add_(bias)
+
+    def _layers_in_cache(self, x: Tensor) -> Tensor:
+        """The same where no gradient is needed: one network and some rows at a time, in memory that stays in cache."""
+        dtype = x.dtype if self.planning_dtype == torch.float32 else self.planning_dtype
+        widths = (max(self.config.hidden[::2]), max(self.config.hidden[1::2], default=0))
+        memory = [x.new_empty(ROWS_IN_CACHE * width, dtype=dtype) for width in widths]
+        out = x.new_empty(*x.shape[:2], self.biases[-1].shape[-1])
+        for member in range(self.members):
+            weights, biases = ([p[member].to(dtype) for p in layers] for layers in (self.weights, self.biases))
+            for rows, result in zip(x[member].split(ROWS_IN_CACHE), out[member].split(ROWS_IN_CACHE), strict=True):
+                h = rows.to(dtype)
+                for layer, (weight, bias) in enumerate(zip(weights[:-1], biases[:-1], strict=True)):
+                    shape = (len(rows), weight.shape[1])
+                    buffer = memory[layer % 2][: shape[0] * shape[1]].view(shape)
+                    h = functional.silu(torch.mm(h, weight, out=buffer).add_(bias), inplace=True)
+                torch.add(torch.mm(h, weights[-1]), biases[-1], out=result)
+        return out
 
     @torch.no_grad()
     def fit_normaliser(self, inputs: Tensor) -> None:

@@ -66,7 +66,8 @@ class Agent:
         self.offline = OfflineInference(model, guide, offline)
         self.make_belief = belief
         self.belief = belief(model, guide)
-        sampler = TrajectorySampler(model.likelihood, task, model.likelihood.members, controller.particles)
+        likelihood = model.likelihood
+        sampler = TrajectorySampler(likelihood, task, likelihood.members, controller.particles, controller.common_noise)
         self.make_planner = planner
         self.controller = MPC(sampler, *action_bounds, controller, planner())
 

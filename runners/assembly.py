@@ -9,6 +9,7 @@ import torch
 from gymnasium.vector import VectorEnv
 
 from pyro_dynamics.agent import Agent
+from pyro_dynamics.control import planning_dtype
 from pyro_dynamics.environments import Context, Family, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team
@@ -32,6 +33,7 @@ def build_agent(config: RunConfig, family: Family, robots: VectorEnv, environmen
     task = family.task()
     latent_dim = config.latent_dim if config.agent == "latent" else 0
     ensemble = Ensemble(task.input_dim, latent_dim, task.target_dim, config.ensemble)
+    ensemble.planning_dtype = planning_dtype(config.precision)
     model = HierarchicalModel(ensemble, environments, latent_dim)
     guide = build_guide(config, task, environments)
     space = robots.single_action_space

@@ -11,7 +11,7 @@ import tyro
 from cattrs.gen import make_dict_structure_fn
 
 from pyro_dynamics.agent import BeliefFactory
-from pyro_dynamics.control import PLANNERS, CEMConfig, MPCConfig, Planner
+from pyro_dynamics.control import PLANNERS, CEMConfig, MPCConfig, Planner, Precision
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.guides import GUIDES, DiagonalConfig, Guide
@@ -92,6 +92,8 @@ class RunConfig:
     planner: PlannerName = "cem"
     """How actions are searched for: cem is the paper's, icem needs fewer evaluations, mppi weighs all candidates."""
     planner_config: Annotated[object, tyro.conf.arg(name="planner")] = field(default_factory=CEMConfig)
+    precision: Precision = "auto"
+    """Of the networks in planning: auto takes bfloat16 where a probe at the start finds it much faster."""
 
     def __post_init__(self) -> None:
         require_positive(self, "rounds", "steps", "episodes", "latent_dim")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, get_args
 
 import tyro
 
+from pyro_dynamics.control import describe_precision
 from pyro_dynamics.diagnostics.figures import draw_training
 from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.errors import UserError
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str]) -> None:
     data = folder.transitions()
     if data:
         team.load_state_dict(folder.checkpoint())
+    print(describe_precision(config.precision))
     progress = Progress(family.train, config.rounds, config.steps, done=len(data))
 
     def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:

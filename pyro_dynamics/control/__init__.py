@@ -5,6 +5,7 @@ from pyro_dynamics.control.contract import Objective, Planner
 from pyro_dynamics.control.icem import ICEM, ICEMConfig
 from pyro_dynamics.control.mpc import MPC, MPCConfig
 from pyro_dynamics.control.mppi import MPPI, MPPIConfig
+from pyro_dynamics.control.precision import Precision, describe_precision, planning_dtype
 from pyro_dynamics.control.trajectory_sampling import TrajectorySampler
 
 __all__ = [
@@ -19,8 +20,11 @@ __all__ = [
     "MPPIConfig",
     "Objective",
     "Planner",
+    "Precision",
     "TrajectorySampler",
+    "describe_precision",
     "plan_cem",
+    "planning_dtype",
 ]
 
 PLANNERS: dict[str, type[Planner]] = {"cem": CEM, "icem": ICEM, "mppi": MPPI}

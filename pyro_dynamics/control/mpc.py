@@ -19,10 +19,13 @@ class MPCConfig:
     Attributes:
         horizon: number H of planned steps.
         particles: number P of particles for each candidate.
+        common_noise: compare all candidates under the same transition noise, which few candidates need more than
+            many; PETS draws it anew for each.
     """
 
     horizon: int = 30
     particles: int = 20
+    common_noise: bool = False
 
     def __post_init__(self) -> None:
         require_positive(self, "horizon", "particles")

@@ -24,13 +24,17 @@ class TrajectorySampler:
         task: features, targets, reward and termination.
         members: number M of members.
         particles: number P of particles, a multiple of M.
+        common_noise: particle p carries the same transition noise in every candidate too: candidates are then told
+            apart by their actions and not by their luck, while each return keeps its expectation.
     """
 
-    def __init__(self, dynamics: Dynamics, task: Task, members: int, particles: int) -> None:
+    def __init__(
+        self, dynamics: Dynamics, task: Task, members: int, particles: int, common_noise: bool = False
+    ) -> None:
         if particles < members or particles % members:
             raise UserError(f"{particles} particles cannot be split evenly over {members} members")
         self.dynamics, self.task = dynamics, task
-        self.members, self.particles = members, particles
+        self.members, self.particles, self.common_noise = members, particles, common_noise
 
     def returns(self, state: Tensor, actions: Tensor, latents: Tensor, generator: torch.Generator) -> Tensor:
         """Mean over particles of the summed rewards.
@@ -54,10 +58,17 @@ class TrajectorySampler:
         for t in range(horizon):
             a = actions[None, :, :, None, t].expand(*shape, -1).flatten(1, 3)
             location, scale = self.dynamics(self.task.inputs(s, a), e)
-            noise = torch.empty_like(location).normal_(generator=generator)
-            s_next = self.task.next_state(s, location + scale * noise)
+            s_next = self.task.next_state(s, location + scale * self._noise(location, shape, generator))
             total += alive * self.task.reward(s, a, s_next)
             if self.task.can_terminate:
                 alive = alive * ~self.task.terminated(s, a, s_next)
             s = s_next
         return total.unflatten(1, shape[1:]).mean(dim=(0, 3))
+
+    def _noise(self, like: Tensor, shape: tuple[int, int, int, int], generator: torch.Generator) -> Tensor:
+        """Standard normal draws for the rows of one step, ``[M, K C P / M, T]``."""
+        if not self.common_noise:
+            return torch.empty_like(like).normal_(generator=generator)
+        members, environments, _, of_member = shape
+        noise = like.new_empty(members, environments, 1, of_member, like.shape[-1]).normal_(generator=generator)
+        return noise.expand(*shape, -1).flatten(1, 3)

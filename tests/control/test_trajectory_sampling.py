@@ -1,8 +1,12 @@
+from collections.abc import Iterator
+from statistics import mean, stdev
+
 import pytest
 import torch
 from torch import Tensor
 
 from pyro_dynamics.control import TrajectorySampler
+from pyro_dynamics.control.trajectory_sampling import Dynamics
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import Task
 
@@ -92,3 +96,26 @@ def test_rewards_stop_at_termination(generator: torch.Generator) -> None:
 def test_particles_that_cannot_be_split_evenly_are_refused_in_words(particles: int) -> None:
     with pytest.raises(UserError, match="evenly"):
         TrajectorySampler(lambda inputs, latent: (inputs, inputs), Counter(), 3, particles)
+
+
+def test_common_noise_is_a_particles_own_and_the_same_in_every_candidate(generator: torch.Generator) -> None:
+    def dynamics(inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.zeros(*inputs.shape[:-1], 3), torch.ones(*inputs.shape[:-1], 3)
+
+    draw = torch.zeros(ROBOTS, CANDIDATES, HORIZON, 1)
+    latents = torch.zeros(ROBOTS, PARTICLES, 2)
+    common = TrajectorySampler(dynamics, Counter(), MEMBERS, PARTICLES, common_noise=True)
+    returns = common.returns(torch.zeros(ROBOTS, 3), draw, latents, generator)
+    assert torch.equal(returns, returns[:, :1].expand_as(returns))  # equal actions, equal returns
+    assert len(returns[:, 0].unique()) == ROBOTS
+
+    # The expectation and the spread of ONE candidate's return are those of noise that is drawn anew for each.
+    many, own = ([*_many(dynamics, common_noise, generator)] for common_noise in (True, False))
+    assert mean(many) == pytest.approx(0, abs=0.5)
+    assert stdev(many) == pytest.approx(stdev(own), rel=0.15)
+
+
+def _many(dynamics: Dynamics, common_noise: bool, generator: torch.Generator) -> Iterator[float]:
+    sampler = TrajectorySampler(dynamics, Counter(), MEMBERS, PARTICLES, common_noise)
+    for _ in range(400):
+        yield float(sampler.returns(torch.zeros(1, 3), torch.zeros(1, 1, HORIZON, 1), torch.zeros(1, 6, 2), generator))

@@ -53,6 +53,31 @@ def test_planning_without_gradients_gives_the_same_numbers() -> None:
     assert all(torch.equal(a, b) for a, b in zip(planned, net(inputs, latent), strict=True))
 
 
+@pytest.mark.parametrize("hidden", [(7, 5), (8,), (6, 9, 4)], ids=str)
+def test_rows_in_blocks_give_the_same_numbers(hidden: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyro_dynamics.models.ensemble.ROWS_IN_CACHE", 4)
+    net = Ensemble(4, 2, 3, EnsembleConfig(3, hidden, (1e-5,) * (len(hidden) + 1)))
+    inputs, latent = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 2)
+    with torch.inference_mode():
+        planned = net(inputs, latent)
+    for a, b in zip(planned, net(inputs, latent), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_bfloat16_rounds_the_layers_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyro_dynamics.models.ensemble.ROWS_IN_CACHE", 4)
+    net = ensemble()
+    net.planning_dtype = torch.bfloat16
+    inputs, latent = torch.randn(3, 9, 4), torch.randn(3, 9, 2)
+    exact = net(inputs, latent)
+    with torch.inference_mode():
+        rounded = net(inputs, latent)
+    for a, b in zip(rounded, exact, strict=True):
+        assert a.dtype == torch.float32
+        assert not torch.equal(a, b)
+        torch.testing.assert_close(a, b, rtol=0.05, atol=0.05)
+
+
 def test_weights_start_as_in_pets() -> None:
     net = Ensemble(20, 4, 3, EnsembleConfig())
     for weight in net.weights:

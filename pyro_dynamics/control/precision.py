@@ -1,0 +1,63 @@
+"""In which precision the planner runs the networks: a probe of this processor's matrix products decides."""
+
+import time
+from functools import cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Precision = Literal["auto", "float32", "bfloat16"]
+
+WORTH_IT = 1.3
+"""bfloat16 is chosen where it is this many times as fast: a probe near a tie would choose by chance."""
+
+
+def planning_dtype(precision: Precision) -> torch.dtype:
+    """The type for the layers' matrix products and activations; ``auto`` measures once a process."""
+    return _fastest() if precision == "auto" else getattr(torch, precision)
+
+
+def describe_precision(precision: Precision) -> str:
+    """One line for people: what was chosen, and why."""
+    chosen = str(planning_dtype(precision)).removeprefix("torch.")
+    if precision != "auto":
+        return f"planning in {chosen}, as asked"
+    rates = ", ".join(f"{str(dtype).removeprefix('torch.')} {rate:.0f}" for dtype, rate in _rates().items())
+    return f"planning in {chosen}: measured GFLOP/s of a thread: {rates}"
+
+
+@cache
+def _fastest() -> torch.dtype:
+    rates = _rates()  # instructions for bfloat16 can be slower than those for float32: look, and do not ask for flags
+    return torch.bfloat16 if rates[torch.bfloat16] > WORTH_IT * rates[torch.float32] else torch.float32
+
+
+@cache
+def _rates() -> dict[torch.dtype, float]:
+    return {dtype: matrix_product_rate(dtype) for dtype in (torch.float32, torch.bfloat16)}
+
+
+@torch.inference_mode()
+def matrix_product_rate(dtype: torch.dtype, rows: int = 500, width: int = 200, seconds: float = 0.02) -> float:
+    """The best rate in 10^9 operations per second of processor time, for products as the planner has them.
+
+    Args:
+        dtype: of ``[rows, width] @ [width, width]``.
+        rows: as many as go through the layers together.
+        width: of a hidden layer.
+        seconds: how long to look.
+    """
+    x, weight = torch.ones(rows, width, dtype=dtype), torch.ones(width, width, dtype=dtype)
+    out = torch.empty_like(x)
+    best, until = float("inf"), time.process_time() + seconds
+    _product(x, weight, out)  # the first one prepares
+    while time.process_time() < until:
+        begun = time.process_time()
+        _product(x, weight, out)
+        best = min(best, time.process_time() - begun)
+    return 2 * rows * width * width / best / 1e9
+
+
+def _product(x: Tensor, weight: Tensor, out: Tensor) -> None:
+    torch.mm(x, weight, out=out)
