@@ -129,16 +129,22 @@ class Ensemble(nn.Module):
         self.input_mean.copy_(mean)
         self.input_scale.copy_(torch.where(scale < 1e-12, torch.ones_like(scale), scale))
 
-    def penalty(self) -> Tensor:
-        """PETS's regulariser, a scalar in nats for each transition.
+    def weight_decays(self) -> dict[nn.Parameter, float]:
+        """PETS's decay of each layer's weights, as Adam takes it: the gradient of factor / 2 times their square sum.
 
-        PETS adds it to the sum over members of the mean over rows and T dimensions of twice the negative
+        PETS adds its regulariser to the sum over members of the mean over rows and T dimensions of twice the negative
         log-likelihood. Our objective is the mean over members of the sum over dimensions of the negative
         log-likelihood, which is T / (2 M) times theirs; so the regulariser is scaled alike.
         """
-        decay = sum(
-            factor * 0.5 * weight.square().sum()
-            for factor, weight in zip(self.config.weight_decay, self.weights, strict=True)
-        )
-        bounds = self.config.bound_penalty * (self.max_log_variance.sum() - self.min_log_variance.sum())
-        return len(self.max_log_variance) / (2 * self.members) * (decay + bounds)
+        return {
+            weight: self._scale * decay for weight, decay in zip(self.weights, self.config.weight_decay, strict=True)
+        }
+
+    def penalty(self) -> Tensor:
+        """The rest of PETS's regulariser, on the bounds of the log-variance: a scalar in nats for each transition."""
+        return self._scale * self.config.bound_penalty * (self.max_log_variance.sum() - self.min_log_variance.sum())
+
+    @property
+    def _scale(self) -> float:
+        """What PETS's regulariser is multiplied with."""
+        return len(self.max_log_variance) / (2 * self.members)

@@ -46,3 +46,7 @@ class LinearGaussian(nn.Module):
     def penalty(self) -> Tensor:
         """There are no weights to regularise: 0."""
         return self.base.new_zeros(())
+
+    def weight_decays(self) -> dict[nn.Parameter, float]:
+        """None."""
+        return {}

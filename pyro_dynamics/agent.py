@@ -225,7 +225,7 @@ class Agent:
         try:
             self.model.load_state_dict(state["model"])
             self.guide.load_state_dict(state["guide"])
-            self.offline.optimiser.load_state_dict(state["optimiser"])
+            self.offline.load_optimiser(state["optimiser"])
             self.belief.begin()
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as fault:
             reason = str(fault).strip().splitlines()[-1].strip()

@@ -1,9 +1,10 @@
 """Offline inference: theta and q(e) by stochastic variational inference on all data so far (Eq. 4)."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import pyro
@@ -62,8 +63,8 @@ class OfflineInference:
     """Maximises the ELBO over theta and phi together; weights and Adam's state go on from training to training.
 
     Args:
-        model: a Pyro model ``model(batch)`` with a module ``likelihood`` that has ``members``, ``fit_normaliser``
-            and ``penalty``.
+        model: a Pyro model ``model(batch)`` with a module ``likelihood`` that has ``members``, ``fit_normaliser``,
+            ``penalty`` and ``weight_decays``.
         guide: its Pyro guide.
         config: rates, batch size, epochs and remedies against collapse.
 
@@ -74,13 +75,13 @@ class OfflineInference:
     def __init__(self, model: Any, guide: Any, config: OfflineConfig) -> None:
         self.model, self.guide, self.config = model, guide, config
         self.elbo = TraceMeanField_ELBO(max_plate_nesting=2)(model, guide)
-        self.optimiser = torch.optim.Adam(
-            [
-                {"params": list(model.parameters()), "lr": config.learning_rate},
-                {"params": [p for p in guide.parameters() if p.requires_grad], "lr": config.guide_learning_rate},
-            ],
-            fused=True,
-        )
+        # Adam adds the gradient of the weights' decay: through the loss it would cost a tenth of a step.
+        decays = model.likelihood.weight_decays()
+        decayed = groupby(model.parameters(), lambda parameter: decays.get(parameter, 0.0))
+        groups = [{"params": list(group), "weight_decay": decay} for decay, group in decayed]
+        guide_group = {"params": [p for p in guide.parameters() if p.requires_grad], "weight_decay": 0.0}
+        self.optimiser = torch.optim.Adam([*groups, guide_group], fused=True)
+        self._set_rates(done=0.0)
         if config.spread and guide.latent_dim:  # there is nothing to move for generalists and specialists
             check_movable(guide)
 
@@ -89,7 +90,7 @@ class OfflineInference:
         return self.elbo(batch)
 
     def step(self, batch: Minibatch, done: float = 1.0) -> float:
-        """One gradient step on (negative ELBO + relief) / N + penalty, when ``done`` of the training is over.
+        """One gradient step on (negative ELBO + relief) / N + penalty + decay, when ``done`` of the training is over.
 
         The relief is that of the remedies against collapse, nothing by default.
 
@@ -177,6 +178,11 @@ class OfflineInference:
     def _set_rates(self, done: float) -> None:
         """The learning rates when the fraction ``done`` of a training is over."""
         share = min(1.0, 2 * (1 - done)) if self.config.decay else 1.0
-        rates = (self.config.learning_rate, self.config.guide_learning_rate)
-        for group, rate in zip(self.optimiser.param_groups, rates, strict=True):
-            group["lr"] = share * rate
+        *groups, guide_group = self.optimiser.param_groups
+        for group in groups:
+            group["lr"] = share * self.config.learning_rate
+        guide_group["lr"] = share * self.config.guide_learning_rate
+
+    def load_optimiser(self, state: Mapping[str, Any]) -> None:
+        """Take over Adam's moments from its ``state_dict``; rates and decays are the configuration's."""
+        self.optimiser.load_state_dict({**state, "param_groups": self.optimiser.state_dict()["param_groups"]})

@@ -92,7 +92,7 @@ def test_rates_fall_over_the_second_half_of_each_training_if_asked(decay: bool, 
     inference = OfflineInference(HierarchicalModel(likelihood, 1, 1), DiagonalGuide(1, 1), config)
     seen: list[float] = []
     inference.optimiser.register_step_pre_hook(
-        lambda optimiser, *_: seen.append(optimiser.param_groups[1]["lr"] / 0.01)
+        lambda optimiser, *_: seen.append(optimiser.param_groups[-1]["lr"] / 0.01)
     )
     data = (torch.randn(10, 2), torch.randn(10, 3), torch.zeros(10, dtype=torch.long))
     for _ in range(2):  # the second training starts at the full rate again

@@ -184,7 +184,8 @@ def test_spread_is_refused_in_words_where_the_guide_is_not_gaussian(name: str) -
     guide = GUIDES[name](ENVIRONMENTS, LATENT)
     with pytest.raises(UserError, match=r"spread .* choose a Gaussian guide \(diagonal"):
         build(OfflineConfig(spread=0.5), guide)
-    OfflineInference(HierarchicalModel(torch.nn.Linear(1, 1), 1, 0), GUIDES["point"](1, 0), OfflineConfig(spread=0.5))
+    without_latent = HierarchicalModel(build(OfflineConfig()).model.likelihood, 1, 0)
+    OfflineInference(without_latent, GUIDES["point"](1, 0), OfflineConfig(spread=0.5))
 
 
 @pytest.mark.parametrize(

@@ -107,12 +107,17 @@ def test_normaliser_is_part_of_the_state_and_bears_a_dimension_that_never_change
     assert torch.equal(other.input_scale, net.input_scale)
 
 
-def test_penalty_equals_pets_regulariser_in_units_of_our_objective() -> None:
+def test_penalty_and_decays_equal_pets_regulariser_in_units_of_our_objective() -> None:
     net = ensemble()
-    theirs = 0.01 * (3 * 0.5 + 3 * 10.0)
-    for factor, weight in zip((0.1, 0.2, 0.3), net.weights, strict=True):
-        theirs += factor * float((weight.detach() ** 2).sum()) / 2
-    assert float(net.penalty()) == pytest.approx(3 / (2 * 3) * theirs, rel=1e-5)
+    bounds = net.max_log_variance.sum() - net.min_log_variance.sum()
+    decay = [f * (w**2).sum() / 2 for f, w in zip((0.1, 0.2, 0.3), net.weights, strict=True)]
+    theirs = 3 / (2 * 3) * (0.01 * bounds + sum(decay))
+    weights = list(net.weights)
+    gradients = torch.autograd.grad(theirs, [*weights, net.max_log_variance], retain_graph=True)
+    assert net.penalty().item() == pytest.approx(3 / (2 * 3) * 0.01 * bounds.item())
+    for weight, gradient in zip(weights, gradients, strict=False):  # Adam adds decay times weight to a gradient
+        assert torch.allclose(net.weight_decays()[weight] * weight, gradient)
+    assert torch.allclose(torch.autograd.grad(net.penalty(), net.max_log_variance)[0], gradients[-1])
 
 
 def test_wrong_number_of_decays_is_refused_in_words() -> None:
