@@ -11,7 +11,7 @@ import tyro
 from cattrs.gen import make_dict_structure_fn
 
 from pyro_dynamics.agent import BeliefFactory
-from pyro_dynamics.control import PLANNERS, CEMConfig, MPCConfig, Planner, Precision
+from pyro_dynamics.control import PLANNERS, CEMConfig, ICEMConfig, MPCConfig, Planner, Precision
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.guides import GUIDES, DiagonalConfig, Guide
@@ -26,7 +26,7 @@ from pyro_dynamics.inference import (
 )
 from pyro_dynamics.models import EnsembleConfig
 
-Preset = Literal["quick", "cpu", "paper"]
+Preset = Literal["quick", "cpu", "realtime", "paper"]
 # The names in GUIDES, BELIEFS, UPDATES and PLANNERS, written out for type checkers; a test holds them together.
 GuideName = Literal["diagonal", "full-rank", "low-rank", "mixture", "flow", "laplace", "point", "amortized", "auto"]
 BeliefName = Literal["exact", "power", "diffusion", "window", "changepoint"]
@@ -59,7 +59,8 @@ class RunConfig:
     """Everything that decides the numbers of a run.
 
     The flags' defaults are those of the chosen preset: `quick` shows the method in minutes, `cpu` is for real work on
-    two cores, `paper` has the paper's and PETS's settings.
+    two cores, `realtime` is `cpu` with plans and updates within a robot's clock, `paper` has the paper's and PETS's
+    settings.
     """
 
     family: tyro.conf.Positional[str] = "pendulum-gravity"
@@ -195,7 +196,7 @@ def flag_values(arguments: Sequence[str]) -> dict[str, str]:
 def preset_config(family: str, preset: Preset) -> RunConfig:
     """The configuration of a family's preset."""
     cheetah = family.startswith("halfcheetah")
-    config = {"quick": _quick, "cpu": _cpu, "paper": _paper}[preset](cheetah)
+    config = {"quick": _quick, "cpu": _cpu, "realtime": _realtime, "paper": _paper}[preset](cheetah)
     return replace(config, family=family, preset=preset)
 
 
@@ -232,6 +233,22 @@ def _cpu(cheetah: bool) -> RunConfig:
         controller=MPCConfig(horizon=15, particles=5),
         planner_config=CEMConfig(candidates=100, elites=10, iterations=3),
     )
+
+
+def in_real_time(config: RunConfig) -> RunConfig:
+    """The same with a planner and an update that keep up with a robot's clock of 50 ms: docs/speed.md."""
+    return replace(
+        config,
+        online=OnlineConfig("exact", ExactConfig(), "svi", SVIUpdateConfig(samples=4, compiled=True)),
+        controller=replace(config.controller, particles=config.ensemble.members, common_noise=True),
+        planner="icem",
+        planner_config=ICEMConfig(candidates=28, elites=6),
+    )
+
+
+def _realtime(cheetah: bool) -> RunConfig:
+    """The cpu preset within the robot's own clock."""
+    return in_real_time(_cpu(cheetah))
 
 
 def _paper(cheetah: bool) -> RunConfig:

@@ -17,6 +17,7 @@ COMMANDS = {
     "track": "measure how fast, and at what price, beliefs follow a change in mid-episode",
     "calibrate": "choose the temperature of the online belief on held-out episodes",
     "compare": "draw the learning curves of several runs side by side",
+    "benchmark": "time plans, updates and training, beside mbrl-lib where it is installed",
     "accuracy": "measure guides and updates against known posteriors, and time them",
 }
 

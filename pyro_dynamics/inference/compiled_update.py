@@ -4,56 +4,41 @@ The objective, the draws and their order are those of Pyro's ``TraceMeanField_EL
 the result is the same to float32 accuracy. Likelihood and guide are called, not written again.
 """
 
-import logging
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import pyro
 import torch
-from pyro import poutine
 from torch import Tensor, nn
 from torch._higher_order_ops.while_loop import while_loop
-from torch.distributions import Distribution, Normal, kl_divergence
-from torch.func import functional_call, grad
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch.distributions import Distribution
+from torch.func import grad
 from torch.utils._pytree import tree_flatten
 
-from pyro_dynamics.inference.gaussians import from_noise, gaussian_from, gaussian_tensors, is_gaussian, standard_noise
+from pyro_dynamics.inference.gaussians import is_gaussian
+from pyro_dynamics.inference.traced_elbo import (
+    CompilationFailed,
+    Data,
+    Tensors,
+    View,
+    first_line,
+    gather,
+    negative_elbo,
+    noise_of_a_step,
+    quiet,
+    site_is_a_point,
+    tell,
+    traced,
+)
 from pyro_dynamics.randomness import drawing_from
 from pyro_dynamics.transitions import Minibatch
 
 LIMIT = 16
 """The most graphs for one likelihood: each takes seconds to compile. Further shapes go Pyro's way."""
 
-Tensors = dict[str, Tensor]
 State = tuple[Tensors, Tensors, Tensors]
 """The guide's free parameters, and Adam's first and second moments."""
-
-
-class Data(NamedTuple):
-    """What all steps of a fit share, as tensors.
-
-    Attributes:
-        theta: parameters and buffers of the likelihood.
-        fixed: parameters and buffers of the guide that stand still.
-        prior: see :func:`gaussian_tensors`.
-        inputs: ``[M, B, F + A]``.
-        targets: ``[M, B, T]``.
-        environment: ``[M, B]``.
-        weights: ``[B]``, the power of each row's likelihood; 0 for rows that only fill up.
-    """
-
-    theta: Tensors
-    fixed: Tensors
-    prior: tuple[Tensor, ...]
-    inputs: Tensor
-    targets: Tensor
-    environment: Tensor
-    weights: Tensor
 
 
 Step = Callable[[State, tuple[Tensor, ...], Tensor, Data], State]
@@ -70,10 +55,6 @@ class Compiled(NamedTuple):
 
 
 _compiled: WeakKeyDictionary[nn.Module, dict[Any, Compiled | None]] = WeakKeyDictionary()
-
-
-class CompilationFailed(Exception):
-    """There is no C++ compiler here, or torch.compile does not get along with the likelihood or the guide."""
 
 
 def fit_compiled(
@@ -103,7 +84,7 @@ def fit_compiled(
     except CompilationFailed as fault:
         generator.set_state(before)
         _compiled.setdefault(likelihood, {})[_kind(guide)] = None
-        _tell(f"the update cannot be compiled and goes the slow way: {fault}")
+        tell(f"the update cannot be compiled and goes the slow way: {fault}")
         return False
 
 
@@ -115,30 +96,22 @@ def _fit(
     if known.get(_kind(guide), ...) is None or not batch.environment.shape[1]:
         return False
     if not is_gaussian(prior) or not is_gaussian(posterior):
-        _tell(f"{type(guide).__name__} or its prior is no Gaussian: its updates are not compiled")
+        tell(f"{type(guide).__name__} or its prior is no Gaussian: its updates are not compiled")
         return False
-    view = _View(guide)
-    tensors = _tensors(view)
-    free = {name: value for name, value in view.named_parameters() if value.requires_grad}
-    data = Data(
-        theta=_tensors(likelihood),
-        fixed={name: value for name, value in tensors.items() if name not in free},
-        prior=tuple(part.detach().contiguous() for part in gaussian_tensors(prior)),
-        **_filled_up(batch),
-    )
-    at_start = {name: tensors[name].clone() for name in free}
+    free, data = gather(likelihood, guide, prior, batch, 1 << (batch.environment.shape[1] - 1).bit_length())
+    at_start = {name: value.detach().clone() for name, value in free.items()}
     # Moments apart from each other: a loop's state must not share memory.
     first, second = ({name: torch.zeros_like(value) for name, value in at_start.items()} for _ in range(2))
     start = (at_start, first, second)
     key = (_kind(guide), type(prior), config.samples, config.steps, _shapes(start), _shapes(data))
     if key not in known:
         if len(known) >= LIMIT:
-            _tell(f"there are more than {LIMIT} shapes of updates: the others are not compiled")
+            tell(f"there are more than {LIMIT} shapes of updates: the others are not compiled")
             return False
         known[key] = _build(config, likelihood, guide, prior, batch, start, data)
     ready = known[key]
     if ready is None:
-        _tell(f"the Pyro site of {type(guide).__name__} is not its posterior: its updates are not compiled")
+        tell(f"the Pyro site of {type(guide).__name__} is not its posterior: its updates are not compiled")
         return False
     noise, rates = _draw(config, posterior, ready.point, generator), _rates(config, batch.targets)
     found, _, _ = _run(ready.loop, start, noise, rates, data)
@@ -148,40 +121,21 @@ def _fit(
     return True
 
 
-class _View(nn.Module):
-    """The guide's posterior as a module's output, as ``functional_call`` wants it."""
-
-    def __init__(self, guide: nn.Module) -> None:
-        super().__init__()
-        self.guide = guide
-
-    def forward(self) -> Distribution:
-        return self.guide.posterior()  # type: ignore[operator]
-
-
 def _build(
     config: Any, likelihood: nn.Module, guide: Any, prior: Distribution, batch: Minibatch, start: State, data: Data
 ) -> Compiled | None:
     """The compiled steps, or None where the guide's site in its Pyro program is something else than its posterior."""
-    posterior = guide.posterior()
-    with torch.random.fork_rng(devices=[]):
-        site = poutine.trace(guide).get_trace(batch, prior).nodes["e"]
-        point = torch.equal(site["value"], posterior.mean)
-        if not point and not (is_gaussian(site["fn"]) and type(site["fn"]) is type(posterior)):
-            return None
-        noise = _draw(config, posterior, point, torch.Generator())
+    point = site_is_a_point(guide, prior, batch)
+    if point is None:
+        return None
+    noise = _draw(config, guide.posterior(), point, torch.Generator())
     rates = _rates(config, data.targets)
-    step = _step(likelihood, _View(guide), prior, point)
+    step = _step(likelihood, View(guide), prior, point)
     try:
-        # The trace keeps tensor operations alone: torch.compile need not read the Python of Pyro and likelihood.
-        graph = make_fx(step)(start, tuple(part[0] for part in noise), rates[0], data)
-        for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten._linalg_check_errors.default):
-            graph.graph.erase_node(node)  # no loop takes an operation that may raise; what fails shows as NaN
-        graph.recompile()
-        loop = compile_loop(graph)
+        loop = compile_loop(traced(step, start, tuple(part[0] for part in noise), rates[0], data))
     except Exception as fault:
-        raise CompilationFailed(_first_line(fault)) from fault
-    with _quiet():
+        raise CompilationFailed(first_line(fault)) from fault
+    with quiet():
         _run(loop, start, noise, rates, data)  # compiles it
     return Compiled(loop, point)
 
@@ -191,43 +145,16 @@ def _run(loop: Loop, start: State, noise: tuple[Tensor, ...], rates: Tensor, dat
     try:
         return loop(start, noise, rates, data)
     except Exception as fault:  # whatever the compiler stumbles over
-        raise CompilationFailed(_first_line(fault)) from fault
+        raise CompilationFailed(first_line(fault)) from fault
 
 
-def _first_line(fault: Exception) -> str:
-    return (str(fault).strip() or repr(fault)).splitlines()[0]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what torch's compiler says about itself from the user."""
-    log = logging.getLogger("torch._inductor")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(level)
-
-
-def _step(likelihood: nn.Module, view: _View, prior: Distribution, point: bool) -> Step:
+def _step(likelihood: nn.Module, view: View, prior: Distribution, point: bool) -> Step:
     """One step of Adam on the negative ELBO of Eq. 5, as a function of tensors."""
-
-    def loss(parameters: Tensors, noise: tuple[Tensor, ...], data: Data) -> Tensor:
-        posterior = functional_call(view, {**parameters, **data.fixed}, ())
-        before = gaussian_from(prior, data.prior)
-        latent = posterior.mean[None] if point else from_noise(posterior, noise)
-        divergence = -before.log_prob(latent[0]) if point else kl_divergence(posterior, before)
-        rows = latent[:, data.environment]
-        location, scale = functional_call(likelihood, data.theta, (data.inputs.expand(*rows.shape[:-1], -1), rows))
-        log_likelihood = Normal(location, scale, validate_args=False).log_prob(data.targets).sum(-1)
-        return divergence.sum() - (data.weights * log_likelihood).sum() / len(latent)
+    loss = negative_elbo(likelihood, view, prior, point)
 
     def step(state: State, noise: tuple[Tensor, ...], rates: Tensor, data: Data) -> State:
         parameters, first, second = state
-        gradient = grad(loss)(parameters, noise, data)
+        gradient = grad(loss)(parameters, {}, noise, data)
         first = {name: 0.9 * first[name] + 0.1 * slope for name, slope in gradient.items()}
         second = {name: 0.999 * second[name] + 0.001 * slope.square() for name, slope in gradient.items()}
         moved = {
@@ -272,10 +199,8 @@ def compile_loop(step: Step) -> Loop:
 
 def _draw(config: Any, posterior: Distribution, point: bool, generator: torch.Generator) -> tuple[Tensor, ...]:
     """The draws of all steps, ``[steps, samples, K, ...]``, in the order in which Pyro's steps would draw them."""
-    if point:
-        return ()
     with drawing_from(generator):
-        steps = [standard_noise(posterior, config.samples) for _ in range(config.steps)]
+        steps = [noise_of_a_step(posterior, point, config.samples) for _ in range(config.steps)]
     return tuple(torch.stack(parts) for parts in zip(*steps, strict=True))
 
 
@@ -285,33 +210,10 @@ def _rates(config: Any, like: Tensor) -> Tensor:
     return like.new_tensor([[config.learning_rate / (1 - 0.9**t), (1 - 0.999**t) ** 0.5] for t in counts])
 
 
-def _filled_up(batch: Minibatch) -> dict[str, Tensor]:
-    """The batch with its first row repeated, at weight 0, up to a power of two: few shapes are compiled then."""
-    members, rows = batch.environment.shape
-    size = 1 << (rows - 1).bit_length()
-    index = torch.arange(size)
-    index[rows:] = 0
-    weights = torch.where(torch.arange(size) < rows, batch.total / (rows * members), 0.0)
-    parts = {name: getattr(batch, name)[:, index] for name in ("inputs", "targets", "environment")}
-    return {**parts, "weights": weights.to(batch.targets.dtype)}
-
-
 def _kind(guide: Any) -> tuple[Any, ...]:
     return type(guide), repr(getattr(guide, "config", None))
-
-
-def _tensors(module: nn.Module) -> Tensors:
-    """Parameters and buffers by name, without their gradients."""
-    named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    return {name: value.detach() for name, value in named.items()}
 
 
 def _shapes(tree: Any) -> tuple[Any, ...]:
     leaves, structure = tree_flatten(tree)
     return tuple((leaf.shape, leaf.stride(), leaf.dtype) for leaf in leaves), str(structure)
-
-
-@cache
-def _tell(message: str) -> None:
-    """A warning, once a process."""
-    warnings.warn(message, stacklevel=4)

@@ -28,6 +28,7 @@ from pyro_dynamics.inference import (
     SVIUpdateConfig,
     compiled_update,
     linear_gaussian_posterior,
+    traced_elbo,
 )
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
 
@@ -37,7 +38,7 @@ GAUSSIAN = [DiagonalGuide, FullRankGuide, LowRankGuide, LaplaceGuide, AutoGuide]
 @pytest.fixture(autouse=True)
 def fresh_process() -> None:
     """Nothing was told or compiled before."""
-    compiled_update._tell.cache_clear()
+    traced_elbo.tell.cache_clear()
     compiled_update._compiled.clear()
 
 

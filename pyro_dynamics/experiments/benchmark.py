@@ -1,0 +1,158 @@
+"""What planning, updating and training cost: the same work as the peer's, and how it grows."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from scipy.stats import spearmanr
+
+from pyro_dynamics.agent import Agent
+from pyro_dynamics.control.precision import matrix_product_rate
+from pyro_dynamics.transitions import Transitions
+
+TRANSITIONS = 10_000
+"""Of a training epoch, as in the peer's benchmark."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Median seconds of one call: of the processor, and by the clock."""
+
+    cpu: float
+    wall: float
+
+
+def measure(calls: Iterable[Callable[[], Any]]) -> Cost:
+    """The cost of one of the calls; the first one prepares (memory, compilation) and does not count."""
+    cpu, wall = [], []
+    for call in calls:
+        before = time.process_time(), time.perf_counter()
+        call()
+        cpu.append(time.process_time() - before[0])
+        wall.append(time.perf_counter() - before[1])
+    return Cost(statistics.median(cpu[1:]), statistics.median(wall[1:]))
+
+
+class Work:
+    """The work of one agent, with random weights, on made-up data: speed does not depend on what is learned.
+
+    Args:
+        agent: the agent, over K environments; every call is for one robot in each.
+        seed: of data and draws.
+    """
+
+    def __init__(self, agent: Agent, seed: int = 0) -> None:
+        self.agent, self.draws = agent, torch.Generator().manual_seed(seed)
+        self.environment = torch.arange(agent.environments)
+        self.state, self.action, self.next_state = self._transitions(agent.environments)
+
+    def plan(self) -> None:
+        """One control step without an update."""
+        self.agent.act(self.state, self.environment, self.draws)
+
+    def update(self) -> None:
+        """The update of every belief by one transition (Eq. 5)."""
+        self.agent.observe(self.state, self.action, self.next_state, self.environment, self.draws)
+
+    def control_step(self) -> None:
+        """A plan and an update."""
+        self.plan()
+        self.update()
+
+    def train_epoch(self) -> None:
+        """One pass over :data:`TRANSITIONS` transitions; the agent must be configured for one epoch a training."""
+        state, action, next_state = self._transitions(TRANSITIONS)
+        environment = torch.arange(TRANSITIONS) % self.agent.environments
+        reward, step = torch.zeros(TRANSITIONS), torch.arange(TRANSITIONS)
+        self.agent.train(Transitions(state, action, next_state, reward, environment, step), self.draws)
+
+    def _transitions(self, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        task = self.agent.task
+        state = 0.3 * torch.randn(count, task.state_dim, generator=self.draws)
+        action = 2 * torch.rand(count, task.action_dim, generator=self.draws) - 1
+        return state, action, state + 0.05 * torch.randn(state.shape, generator=self.draws)
+
+
+def network_evaluations(agent: Agent) -> int:
+    """How often the planner runs a network in one control step of one robot."""
+    config, controller = agent.controller.planner.config, agent.controller.config
+    sequences = getattr(config, "evaluations", None) or config.candidates * config.iterations
+    return sequences * controller.particles * controller.horizon
+
+
+def share_of_matrix_products(agent: Agent, plan: Cost) -> float:
+    """The plan's rate of operations in matrix products over the processor's own, in the planner's precision."""
+    likelihood = agent.model.likelihood
+    operations = 2 * sum(weight[0].numel() for weight in likelihood.weights) * network_evaluations(agent)
+    rate = 1e9 * matrix_product_rate(likelihood.planning_dtype, seconds=0.2)
+    return operations * agent.environments / plan.cpu / rate
+
+
+@torch.inference_mode()
+def forwards(agent: Agent) -> Callable[[], None]:
+    """The plan's passes through the networks, and nothing else."""
+    likelihood, task, controller = agent.model.likelihood, agent.task, agent.controller.config
+    planner = agent.controller.planner.config
+    rows = agent.environments * planner.candidates * controller.particles // likelihood.members
+    inputs = torch.zeros(likelihood.members, rows, task.input_dim)
+    latent = torch.zeros(likelihood.members, rows, agent.latent_dim)
+
+    @torch.inference_mode()
+    def run() -> None:
+        for _ in range(planner.iterations * controller.horizon):
+            likelihood(inputs, latent)
+
+    return run
+
+
+@torch.inference_mode()
+def rank_correlation(agent: Agent, precision: torch.dtype, candidates: int = 200) -> float:
+    """Spearman correlation of the returns of random candidates with those that float64 gives, noise left out."""
+    likelihood, controller = agent.model.likelihood, agent.controller
+    draws = torch.Generator().manual_seed(0)
+    horizon, task = controller.config.horizon, agent.task
+    state = 0.1 * torch.randn(1, task.state_dim, generator=draws)
+    actions = 2 * torch.rand(1, candidates, horizon, task.action_dim, generator=draws) - 1
+    latents = torch.randn(1, controller.config.particles, agent.latent_dim, generator=draws)
+
+    def means(inputs: torch.Tensor, latent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        location, _ = likelihood(inputs, latent)
+        return location, torch.zeros_like(location)
+
+    sampler = type(controller.sampler)(means, task, likelihood.members, controller.config.particles)
+    chosen = likelihood.planning_dtype
+    try:
+        likelihood.planning_dtype = precision
+        ours = sampler.returns(state, actions, latents, draws)
+        likelihood.planning_dtype = torch.float32
+        likelihood.double()
+        exact = sampler.returns(state.double(), actions.double(), latents.double(), draws)
+    finally:
+        likelihood.float()
+        likelihood.planning_dtype = chosen
+    return float(spearmanr(ours[0].numpy(), exact[0].numpy()).statistic)
+
+
+SCALES: dict[str, tuple[int, ...]] = {
+    "candidates": (50, 100, 200, 400, 800, 1600),
+    "particles": (5, 10, 20, 40, 80),
+    "horizon": (4, 8, 15, 30, 60),
+    "environments": (1, 2, 4, 8, 16, 32),
+}
+"""Where the plan's cost is measured, one at a time."""
+
+
+def scaling(build: Callable[[str, int], Agent], calls: int) -> Iterator[tuple[str, int, Cost]]:
+    """The cost of a plan as one of its sizes grows.
+
+    Args:
+        build: an agent with the named size changed.
+        calls: how many to take the median of.
+    """
+    for name, sizes in SCALES.items():
+        for size in sizes:
+            work = Work(build(name, size))
+            yield name, size, measure([work.plan] * (calls + 1))

@@ -1,0 +1,103 @@
+"""Gradients of Eq. 4 in one compiled graph, by ``torch.compile``: the same as Pyro's to float32 accuracy."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import grad_and_value
+
+from pyro_dynamics.inference.traced_elbo import (
+    CompilationFailed,
+    Data,
+    Tensors,
+    View,
+    first_line,
+    gather,
+    negative_elbo,
+    noise_of_a_step,
+    quiet,
+    site_is_a_point,
+    tell,
+    traced,
+)
+from pyro_dynamics.transitions import Minibatch
+
+Gradients = Callable[..., tuple[tuple[Tensors, Tensors], Tensor]]
+"""Of the guide's and the likelihood's parameters, draws, data and 1 / N: the gradients in both, and the loss."""
+
+
+class CompiledGradients:
+    """Puts the gradients of negative ELBO / N into ``.grad``, in place of a backward pass through Pyro's ELBO.
+
+    All minibatches are filled up to one size, so that there is one graph. It is compiled at the first call, which
+    takes some ten seconds, and less where torch finds it in its cache on disk.
+
+    Args:
+        model: over K environments.
+        guide: its guide; its posterior must be a Gaussian.
+        batch_size: rows B of each member in a minibatch.
+    """
+
+    def __init__(self, model: Any, guide: Any, batch_size: int) -> None:
+        self.model, self.guide, self.batch_size = model, guide, batch_size
+        self._gradients: Gradients | None = None
+        self._point = False
+        self._possible = True
+
+    def __call__(self, batch: Minibatch) -> Tensor | None:
+        """The loss, negative ELBO / N, a scalar in nats; its draws come from torch's global generator.
+
+        None where it cannot be compiled: then nothing was changed or drawn, and one warning a process has told why.
+        """
+        if not self._possible:
+            return None
+        state = torch.get_rng_state()
+        try:
+            return self._backward(batch)
+        except CompilationFailed as fault:
+            torch.set_rng_state(state)
+            self._possible = False
+            tell(f"training cannot be compiled and goes the slow way: {fault}")
+            return None
+
+    def _backward(self, batch: Minibatch) -> Tensor:
+        likelihood = self.model.likelihood
+        phi, data = gather(likelihood, self.guide, self.model.prior(), batch, self.batch_size)
+        theta: Tensors = {name: value for name, value in likelihood.named_parameters() if value.requires_grad}
+        data = data._replace(theta={name: value for name, value in data.theta.items() if name not in theta})
+        tensors = ({name: value.detach() for name, value in part.items()} for part in (phi, theta))
+        if self._gradients is None:
+            self._point = self._site_is_a_point(batch)
+        noise = noise_of_a_step(self.guide.posterior(), self._point, samples=1)
+        arguments = (*tensors, noise, data, torch.tensor(1 / batch.total))
+        gradients, loss = self._run(arguments)
+        for parameters, found in zip((phi, theta), gradients, strict=True):
+            for name, parameter in parameters.items():
+                parameter.grad = found[name]
+        return loss
+
+    def _site_is_a_point(self, batch: Minibatch) -> bool:
+        if self.guide.reads_transitions:
+            raise CompilationFailed(f"{type(self.guide).__name__} reads transitions")
+        point = site_is_a_point(self.guide, self.model.prior(), batch)
+        if point is None:
+            raise CompilationFailed(f"{type(self.guide).__name__} is no Gaussian, or its Pyro site not its posterior")
+        return point
+
+    @torch.no_grad()
+    def _run(self, arguments: tuple[Any, ...]) -> tuple[tuple[Tensors, Tensors], Tensor]:
+        try:
+            if self._gradients is not None:
+                return self._gradients(*arguments)
+            loss = negative_elbo(self.model.likelihood, View(self.guide), self.model.prior(), self._point)
+
+            def of_each(phi: Tensors, theta: Tensors, noise: Any, data: Data, share: Tensor) -> Tensor:
+                return share * loss(phi, theta, noise, data)
+
+            graph = traced(grad_and_value(of_each, argnums=(0, 1)), *arguments)
+            self._gradients = torch.compile(graph, fullgraph=True, dynamic=False, options={"size_asserts": False})
+            with quiet():
+                return self._gradients(*arguments)  # compiles it
+        except Exception as fault:  # whatever the compiler stumbles over
+            raise CompilationFailed(first_line(fault)) from fault

@@ -1,0 +1,208 @@
+"""pyro-dynamics benchmark: what plans, updates and training cost here, beside the peer and the processor's own rate."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import tyro
+from tqdm import tqdm
+
+from pyro_dynamics.agent import Agent
+from pyro_dynamics.control import CEMConfig, MPCConfig, describe_precision
+from pyro_dynamics.control.precision import Precision
+from pyro_dynamics.diagnostics.scaling_figure import draw_scaling
+from pyro_dynamics.environments import find_family
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments import benchmark, peer_mbrl_lib
+from pyro_dynamics.experiments.benchmark import Cost, Work, measure
+from pyro_dynamics.experiments.files import write_bytes, write_json
+from pyro_dynamics.inference import ExactConfig, OfflineConfig, SVIUpdateConfig
+from pyro_dynamics.runners.assembly import build_agent, set_threads
+from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, preset_config
+from pyro_dynamics.runners.main import run_as_module
+
+FAMILY = "halfcheetah-tilt"
+BATCH = 256
+"""Of the training epoch: the peer's, so that both do the same work."""
+
+
+@dataclass(frozen=True)
+class BenchmarkFlags:
+    """Time plans, updates and training at the paper's settings and at those of the preset `realtime`.
+
+    Networks have random weights and data is made up: speed does not depend on what was learned. Every figure is the
+    median of some calls after a first one that prepares. Prints a table; compare processor seconds on a shared machine.
+    """
+
+    calls: int = 3
+    """Calls of each kind that are timed."""
+    threads: int = 1
+    """Processor threads."""
+    precision: Precision = "auto"
+    """Of the networks in planning."""
+    device: Literal["cpu"] = "cpu"
+    """Where to run; only the processor so far."""
+    peer: Path | None = None
+    """Python of an environment with mbrl-lib: its plan and its training epoch are timed in turn with ours. How to make
+    one stands at the top of pyro_dynamics/experiments/peer_mbrl_lib.py."""
+    json: Path | None = None
+    """Write the rows to this file."""
+    scaling: Path | None = None
+    """Measure how the plan's cost grows with candidates, particles, horizon and robots, and draw it here (PNG)."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    flags = tyro.cli(BenchmarkFlags, prog="pyro-dynamics benchmark", args=arguments)
+    if flags.calls < 1:
+        raise UserError(f"--calls must be positive, not {flags.calls}")
+    for file in (flags.json, flags.scaling):
+        if file is not None and not file.parent.is_dir():
+            raise UserError(f"the folder {file.parent} does not exist")
+    set_threads(flags.threads)
+    print(describe_precision(flags.precision))
+    rows, notes = timed(flags)
+    print(table(rows))
+    print("\n".join(notes))
+    if flags.json is not None:
+        write_json(flags.json, rows)
+    if flags.scaling is not None:
+        write_bytes(flags.scaling, draw_scaling(scales(flags)))
+        print(f"picture: {flags.scaling}")
+
+
+def timed(flags: BenchmarkFlags) -> tuple[list[dict[str, Any]], list[str]]:
+    """A row for each kind of work and preset, and what there is to say about them."""
+    rows, notes = [], []
+    jobs = [
+        (preset, kind) for preset in ("paper", "realtime") for kind in ("plan", "update", "control_step", "train_epoch")
+    ]
+    bar = tqdm(total=len(jobs) + 2 * (flags.peer is not None), unit="job", disable=None, dynamic_ncols=True)
+    peer = [peer_times(flags, bar)] if flags.peer is not None else []
+    agents = {preset: build(flags, preset) for preset in ("paper", "realtime")}
+    for preset, kind in jobs:
+        bar.set_description(f"{preset} {kind}")
+        agent = agents[preset]
+        cost = measure([getattr(Work(agent), kind)] * (1 + calls_for(flags.calls, kind, preset)))
+        rows.append(row(flags, preset, kind, agent, cost))
+        if (preset, kind) == ("paper", "plan"):
+            bare = measure([benchmark.forwards(agent)] * (1 + flags.calls))
+            share = benchmark.share_of_matrix_products(agent, cost)
+            notes.append(
+                f"The paper's plan takes {cost.cpu / bare.cpu:.2f} times its bare passes through the networks,"
+            )
+            notes.append(
+                f"and runs at {share:.0%} of the rate that this processor reaches in its matrix products alone."
+            )
+        bar.update()
+    peer += [peer_times(flags, bar)] if flags.peer is not None else []
+    bar.close()
+    for one in rows:
+        if one["preset"] == "paper" and one["work"] in (peer[0] if peer else ()):
+            one["peer_cpu_s"] = sum(times[one["work"]] for times in peer) / len(peer)
+    for precision in ("float32", "bfloat16"):
+        rank = benchmark.rank_correlation(agents["paper"], getattr(torch, precision))
+        notes.append(f"Rank correlation of returns with those in float64: {precision} {rank:.5f}.")
+    return rows, notes
+
+
+def calls_for(calls: int, kind: str, preset: str) -> int:
+    """Cheap calls are noisy, and there is time for more of them."""
+    return calls if (preset, kind) in (("paper", "plan"), ("paper", "control_step")) else 5 * calls
+
+
+def build(flags: BenchmarkFlags, preset: Literal["paper", "realtime"], environments: int = 1) -> Agent:
+    """A fresh agent of the preset for the benchmark's work."""
+    return build_from(configuration(flags, preset), environments)
+
+
+def configuration(flags: BenchmarkFlags, preset: Literal["paper", "realtime"]) -> RunConfig:
+    """The preset; the paper's update with one draw a gradient (as many as it names) and compiled, as ours can be."""
+    config = preset_config(FAMILY, preset)
+    if preset == "paper":
+        update = SVIUpdateConfig(samples=1, compiled=True)
+        config = replace(config, online=OnlineConfig("exact", ExactConfig(), "svi", update))
+    return replace(config, offline=OfflineConfig(batch_size=BATCH, epochs=1), precision=flags.precision)
+
+
+def build_from(config: RunConfig, environments: int) -> Agent:
+    """An agent over a number of environments."""
+    family = find_family(FAMILY)
+    robots = family.make_vector(family.train[:1], config.steps)
+    agent = build_agent(config, family, robots, environments)
+    robots.close()
+    return agent
+
+
+def row(flags: BenchmarkFlags, preset: str, kind: str, agent: Agent, cost: Cost) -> dict[str, Any]:
+    """One line of the JSON file."""
+    return {
+        "work": kind,
+        "preset": preset,
+        "device": flags.device,
+        "precision": str(agent.model.likelihood.planning_dtype).removeprefix("torch."),
+        "threads": flags.threads,
+        "environments": agent.environments,
+        "cpu_s": cost.cpu,
+        "wall_s": cost.wall,
+        "peer_cpu_s": None,
+    }
+
+
+def peer_times(flags: BenchmarkFlags, bar: tqdm) -> dict[str, float]:
+    """The peer's processor seconds; raises :class:`UserError` if it cannot run."""
+    bar.set_description("mbrl-lib")
+    script = str(Path(peer_mbrl_lib.__file__))
+    command = [str(flags.peer), script, "--threads", str(flags.threads), "--calls", str(flags.calls)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, env=environment)
+    except OSError as fault:
+        raise UserError(f"--peer must name the Python of an environment with mbrl-lib: {fault}") from None
+    if ran.returncode:
+        last = (ran.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise UserError(f"mbrl-lib does not run under {flags.peer}: {last}; how to install it stands in {script}")
+    bar.update()
+    times: dict[str, float] = json.loads(ran.stdout.strip().splitlines()[-1])
+    return times
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows as Markdown."""
+    lines = [
+        "| work | preset | processor ms | wall ms | mbrl-lib, processor ms | ours / theirs |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    for one in rows:
+        theirs = one["peer_cpu_s"]
+        beside = f"{1000 * theirs:.0f} | {one['cpu_s'] / theirs:.2f}" if theirs else " | "
+        cost = f"{1000 * one['cpu_s']:.1f} | {1000 * one['wall_s']:.1f}"
+        lines.append(f"| {one['work'].replace('_', ' ')} | {one['preset']} | {cost} | {beside} |")
+    return "\n".join(lines)
+
+
+def scales(flags: BenchmarkFlags) -> dict[str, list[tuple[int, Cost]]]:
+    """Costs of a plan by what grows; the paper's networks, with a smaller search so that all of it takes minutes."""
+
+    def build_scaled(name: str, size: int) -> Agent:
+        config = configuration(flags, "paper")
+        search = CEMConfig(candidates=size if name == "candidates" else 100, elites=10, iterations=1)
+        horizon, particles = (size if name == kind else usual for kind, usual in (("horizon", 15), ("particles", 20)))
+        config = replace(config, planner_config=search, controller=MPCConfig(horizon, particles))
+        return build_from(config, size if name == "environments" else 1)
+
+    found: dict[str, list[tuple[int, Cost]]] = {}
+    total = sum(map(len, benchmark.SCALES.values()))
+    steps = benchmark.scaling(build_scaled, flags.calls)
+    for name, size, cost in tqdm(steps, total=total, unit="size", desc="scaling", disable=None):
+        found.setdefault(name, []).append((size, cost))
+    return found
+
+
+if __name__ == "__main__":
+    run_as_module("benchmark")

@@ -1,0 +1,69 @@
+"""The compiled gradients of Eq. 4 against Pyro's."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from pyro_dynamics.guides import AutoGuide, DiagonalGuide, FullRankGuide, LaplaceGuide, LowRankGuide, MixtureGuide
+from pyro_dynamics.inference import OfflineConfig, OfflineInference, traced_elbo
+from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_told() -> None:
+    traced_elbo.tell.cache_clear()
+
+
+def train(family: Any, **settings: Any) -> tuple[float, dict[str, torch.Tensor]]:
+    """ELBO and state after two short trainings on data that do not fill the last minibatch."""
+    torch.manual_seed(1)
+    ensemble = Ensemble(3, 2, 4, EnsembleConfig(members=3, hidden=(8,), weight_decay=(1e-3, 1e-3)))
+    guide = family(4, 2)
+    config = OfflineConfig(1e-2, 1e-2, batch_size=16, epochs=3, **settings)
+    inference = OfflineInference(HierarchicalModel(ensemble, 4, 2), guide, config)
+    generator = torch.Generator().manual_seed(0)
+    inputs, targets = torch.randn(90, 3, generator=generator), torch.randn(90, 4, generator=generator)
+    environment = torch.arange(90) % 4
+    inference.train(inputs[:40], targets[:40], environment[:40], generator)
+    elbo = inference.train(inputs, targets, environment, generator)
+    return elbo, {**ensemble.state_dict(), **guide.state_dict()}
+
+
+def assert_the_same(ours: tuple[float, dict[str, torch.Tensor]], pyro: tuple[float, dict[str, torch.Tensor]]) -> None:
+    assert ours[0] == pytest.approx(pyro[0], rel=1e-4)
+    for name, value in pyro[1].items():
+        torch.testing.assert_close(ours[1][name], value, rtol=2e-3, atol=2e-4, msg=name)
+
+
+@pytest.mark.parametrize("family", [DiagonalGuide, FullRankGuide, LowRankGuide, LaplaceGuide, AutoGuide])
+@pytest.mark.filterwarnings("error")  # a fallback would warn, and make the comparison one of Pyro with itself
+def test_a_traced_training_equals_pyros(family: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    assert_the_same(train(family, compiled=True), train(family))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_compiled_training_equals_pyros() -> None:
+    assert_the_same(train(DiagonalGuide, compiled=True), train(DiagonalGuide))
+
+
+def test_without_a_compiler_pyro_does_it_and_one_line_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_compiler(graph: Any, **_: Any) -> Any:
+        raise RuntimeError("no C++ compiler")
+
+    monkeypatch.setattr(torch, "compile", no_compiler)
+    with pytest.warns(UserWarning, match=r"slow way: no C\+\+ compiler") as told:
+        ours = train(DiagonalGuide, compiled=True)
+    assert len(told) == 1
+    assert_the_same(ours, train(DiagonalGuide))
+
+
+def test_other_guides_take_pyros_gradients() -> None:
+    with pytest.warns(UserWarning, match="MixtureGuide is no Gaussian"):
+        ours = train(MixtureGuide, compiled=True)
+    assert_the_same(ours, train(MixtureGuide))
+
+
+def test_remedies_against_collapse_take_pyros_gradients() -> None:
+    assert_the_same(train(DiagonalGuide, compiled=True, free_nats=0.5), train(DiagonalGuide, free_nats=0.5))
