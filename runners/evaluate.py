@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
     flags = parse(arguments)
     set_threads(flags.threads)
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
-    contexts = [family.parse_context(text) for text in flags.contexts] or list(family.test)
+    contexts = [family.parse_context(text) for text in flags.contexts] or list(family.test_contexts)
     steps = config.steps if flags.steps is None else flags.steps
     if steps < 1 or flags.episodes < 1:
         raise UserError("--steps and --episodes must be positive")

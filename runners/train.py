@@ -1,5 +1,6 @@
 """pyro-dynamics train: learn one dynamics model over several environments at once."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,9 @@ from pyro_dynamics.runners.configuration import (
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
 
+OWN_FAMILY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""package.module:callable"""
+
 
 @dataclass(frozen=True)
 class TrainFlags:
@@ -53,7 +57,7 @@ def main(arguments: Sequence[str]) -> None:
 
     robots = family.make_vector(family.train * config.episodes, config.steps)
     team = build_team(config, family, robots)
-    folder = open_folder(flags)  # only now: settings that make no sense have been refused
+    folder = open_folder(flags, family.name)  # only now: settings that make no sense have been refused
     data = folder.transitions()
     if data:
         team.load_state_dict(folder.checkpoint())
@@ -91,7 +95,8 @@ def parse(arguments: Sequence[str]) -> TrainFlags:
         if replace(flags.run, rounds=defaults.rounds) != defaults or flags.out is not None:
             raise UserError("--resume goes on with the settings of its run: give it no other flags than --rounds")
         return flags
-    chosen = find_family(flags.run.family).name, flags.run.preset
+    find_family(flags.run.family)  # one that is not there is refused in words
+    chosen = flags.run.family, flags.run.preset
     if chosen != (defaults.family, defaults.preset):  # the guess was wrong: read again from the right defaults
         defaults = defaults_of(*chosen, arguments)
         flags = tyro.cli(TrainFlags, prog="pyro-dynamics train", args=arguments, default=TrainFlags(run=defaults))
@@ -103,7 +108,7 @@ def guess_defaults(arguments: Sequence[str]) -> RunConfig:
     values = flag_values(arguments)
     if "--resume" in values:
         return from_json(RunFolder.open(Path(values["--resume"])).config)
-    family = next((word for word in arguments if word in FAMILIES), "pendulum-gravity")
+    family = next((word for word in arguments if word in FAMILIES or OWN_FAMILY.fullmatch(word)), "pendulum-gravity")
     preset = values.get("--preset", "quick")
     return defaults_of(family, preset if preset in get_args(Preset) else "quick", arguments)  # type: ignore[arg-type]
 
@@ -115,11 +120,11 @@ def defaults_of(family: str, preset: Preset, arguments: Sequence[str]) -> RunCon
     return replace(config, online=with_choices(online, arguments))
 
 
-def open_folder(flags: TrainFlags) -> RunFolder:
-    """The folder of a new run, or of the run to resume."""
+def open_folder(flags: TrainFlags, family: str) -> RunFolder:
+    """The folder of a new run, named after the family, or of the run to resume."""
     config = flags.run
     if flags.resume is None:
-        name = f"{config.family}-{config.agent}-{config.preset}-{config.seed}"
+        name = f"{family}-{config.agent}-{config.preset}-{config.seed}"
         return RunFolder.create(flags.out or Path("runs") / name, to_json(config))
     folder = RunFolder.open(flags.resume)
     if (folder.last_round or 0) > config.rounds:
@@ -139,7 +144,7 @@ def print_returns(folder: RunFolder, family: Family) -> None:
     mean = sum(row["return"] for row in rows if row["round"] == last) / len(family.train)
     print(f"{'mean':<21}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\npicture: {folder.path / 'training.png'}")
     if any(row["latent_mean"] for row in rows):
-        print(f"next: pyro-dynamics adapt {folder.path} --context {label(family.test[-1])}")
+        print(f"next: pyro-dynamics adapt {folder.path} --context {label(family.test_contexts[-1])}")
 
 
 if __name__ == "__main__":

@@ -2,13 +2,24 @@
 
 from gymnasium.envs.registration import register
 
+from pyro_dynamics.environments.contexts import Context, numbers
 from pyro_dynamics.environments.family import Family
-from pyro_dynamics.environments.hidden_parameter import Context, HiddenParameter
+from pyro_dynamics.environments.hidden_parameter import HiddenParameter
+from pyro_dynamics.environments.loading import load_family
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import HalfCheetahTask, PendulumTask
 
-__all__ = ["FAMILIES", "Context", "Family", "HiddenParameter", "Schedule", "ScheduledContext", "find_family"]
+__all__ = [
+    "FAMILIES",
+    "Context",
+    "Family",
+    "HiddenParameter",
+    "Schedule",
+    "ScheduledContext",
+    "find_family",
+    "numbers",
+]
 
 register(
     "pyro_dynamics/PendulumGravity-v0",
@@ -31,7 +42,7 @@ FAMILIES: dict[str, Family] = {
     for family in (
         Family(
             name="pendulum-gravity",
-            environment_id="pyro_dynamics/PendulumGravity-v0",
+            environment="pyro_dynamics/PendulumGravity-v0",
             parameter="gravity",
             unit="m/s^2",
             train=(2.0, 4.0, 6.0, 8.0, 10.0),
@@ -41,7 +52,7 @@ FAMILIES: dict[str, Family] = {
         ),
         Family(
             name="halfcheetah-tilt",
-            environment_id="pyro_dynamics/HalfCheetahTilt-v0",
+            environment="pyro_dynamics/HalfCheetahTilt-v0",
             parameter="tilt",
             unit="degrees",
             train=(-12.0, -6.0, 0.0, 6.0, 12.0),
@@ -51,7 +62,7 @@ FAMILIES: dict[str, Family] = {
         ),
         Family(
             name="halfcheetah-crippled",
-            environment_id="pyro_dynamics/HalfCheetahCrippled-v0",
+            environment="pyro_dynamics/HalfCheetahCrippled-v0",
             parameter="disabled",
             unit="actuator",
             train=("none", "back-thigh", "back-shin", "front-thigh", "front-shin"),
@@ -64,11 +75,14 @@ FAMILIES: dict[str, Family] = {
 
 
 def find_family(name: str) -> Family:
-    """The registered family ``name``.
+    """The registered family ``name``, or the one that ``package.module:callable`` gives.
 
     Raises:
         UserError: if there is none.
     """
+    if ":" in name:
+        return load_family(name)
     if name not in FAMILIES:
-        raise UserError(f"unknown family {name!r}: choose one of {', '.join(FAMILIES)}")
+        known = ", ".join(FAMILIES)
+        raise UserError(f"unknown family {name!r}: choose one of {known}, or give your own as package.module:callable")
     return FAMILIES[name]

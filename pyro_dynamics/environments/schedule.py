@@ -5,7 +5,8 @@ from typing import Any
 
 import gymnasium
 
-from pyro_dynamics.environments.hidden_parameter import Context
+from pyro_dynamics.environments.contexts import Context
+from pyro_dynamics.environments.hidden_parameter import hidden_parameter
 from pyro_dynamics.errors import UserError
 
 
@@ -79,4 +80,4 @@ class ScheduledContext(gymnasium.Wrapper):
 
     @property
     def _hidden(self) -> Any:
-        return self.env.unwrapped
+        return hidden_parameter(self.env)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from pyro_dynamics.environments import Context
+from pyro_dynamics.environments import Context, numbers
 from pyro_dynamics.experiments.interaction import Step
 
 
@@ -48,5 +48,5 @@ class Progress:
 
 
 def label(context: Context) -> str:
-    """A context as people write it: 6 for 6.0, back-foot for back-foot."""
-    return context if isinstance(context, str) else f"{context:g}"
+    """A context as people write it: 6 for 6.0, back-foot for back-foot, 1.5,0.8 for several numbers."""
+    return context if isinstance(context, str) else ",".join(f"{number:g}" for number in numbers(context))

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 
+import gymnasium
 import torch
 from torch import Tensor
 
@@ -50,6 +51,10 @@ class Task(ABC):
     def terminated(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
         """Whether the episode ends with this transition: a boolean tensor ``[...]``."""
         return torch.zeros(next_state.shape[:-1], dtype=torch.bool, device=next_state.device)
+
+    def wrap(self, env: gymnasium.Env) -> gymnasium.Env:
+        """The environment as this task needs it: with wrappers of its own around it, or as it is (the default)."""
+        return env
 
     def inputs(self, state: Tensor, action: Tensor) -> Tensor:
         """The network's inputs without the latent: features, then action, ``[..., F + A]``."""

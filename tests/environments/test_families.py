@@ -26,7 +26,7 @@ def trajectory(env: gymnasium.Env, steps: int = 20) -> np.ndarray:
 @every_family
 @pytest.mark.filterwarnings("ignore:.*Box (observation|action) space.*:UserWarning")
 def test_passes_gymnasiums_checker_and_can_be_rebuilt_from_its_spec(family: Family) -> None:
-    env = gymnasium.make(family.environment_id)
+    env = gymnasium.make(str(family.environment))
     check_env(env.unwrapped, skip_render_check=True)
     assert env.spec is not None
     rebuilt = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json()))
@@ -35,7 +35,7 @@ def test_passes_gymnasiums_checker_and_can_be_rebuilt_from_its_spec(family: Fami
 
 @every_family
 def test_the_simulator_holds_every_context(family: Family) -> None:
-    for context in (*family.train, *family.test):
+    for context in (*family.train, *family.test_contexts):
         assert family.make(context, 5).unwrapped.context == context  # type: ignore[attr-defined]
 
 
@@ -53,11 +53,11 @@ def test_the_context_changes_the_trajectory_and_survives_reset(family: Family) -
 @every_family
 def test_copies_keep_a_context_that_was_changed(family: Family) -> None:
     env = family.make(family.train[0], 50).unwrapped
-    env.set_context(family.test[0])  # type: ignore[attr-defined]
-    expected = trajectory(family.make(family.test[0], 50))
+    env.set_context(family.test_contexts[0])  # type: ignore[attr-defined]
+    expected = trajectory(family.make(family.test_contexts[0], 50))
     twins: list[Any] = [copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
     for twin in twins:
-        assert twin.context == family.test[0]
+        assert twin.context == family.test_contexts[0]
         assert np.array_equal(trajectory(twin), expected)
 
 
@@ -65,7 +65,7 @@ def test_copies_keep_a_context_that_was_changed(family: Family) -> None:
 def test_contexts_never_add_up(family: Family) -> None:
     env = family.make(family.train[0], 50).unwrapped
     expected = trajectory(env)
-    for context in (*family.train, *family.test, family.train[0]):
+    for context in (*family.train, *family.test_contexts, family.train[0]):
         env.set_context(context)  # type: ignore[attr-defined]
         assert env.context == context  # type: ignore[attr-defined]
     assert np.array_equal(trajectory(env), expected)
