@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
+
+import numpy as np
 
 from pyro_dynamics.errors import UserError
 
@@ -84,3 +87,46 @@ def parse_number(
         )
         raise UserError(f"{name} must {bounds}, not {value}".replace("  ", " ").replace(" ,", ","))
     return number
+
+
+def grid(**values: Sequence[float]) -> tuple[Context, ...]:
+    """Every combination of the values of each parameter, the last parameter changing fastest.
+
+    Example:
+        >>> grid(mass=[0.5, 1], damping=[1, 2])
+        ((0.5, 1.0), (0.5, 2.0), (1.0, 1.0), (1.0, 2.0))
+    """
+    return tuple(as_context(combination) for combination in product(*values.values()))
+
+
+def sample(count: int, seed: int, **ranges: tuple[float, float]) -> tuple[Context, ...]:
+    """Contexts drawn uniformly from a range ``(low, high)`` of each parameter; the same for the same seed."""
+    low, high = (np.array(ends, dtype=float) for ends in zip(*ranges.values(), strict=True))
+    draws = np.random.default_rng(seed).uniform(low, high, (count, len(ranges)))
+    return tuple(as_context(row) for row in draws.round(6).tolist())
+
+
+def latin(count: int, seed: int, **values: Sequence[float]) -> tuple[Context, ...]:
+    """A few combinations of the values of each parameter, in which each value occurs equally often, or nearly so.
+
+    A Latin hypercube over the grid; the same for the same seed.
+    """
+    rng = np.random.default_rng(seed)
+    columns = [rng.permutation(np.resize(np.array(some, dtype=float), count)) for some in values.values()]
+    return tuple(as_context(row) for row in sorted(zip(*(column.tolist() for column in columns), strict=True)))
+
+
+def interpolated(train: Sequence[Context]) -> tuple[Context, ...]:
+    """Contexts midway between neighbouring training values, of every parameter and in every combination."""
+    return tuple(as_context(row) for row in product(*(np.convolve(v, [0.5, 0.5], "valid") for v in _values(train))))
+
+
+def extrapolated(train: Sequence[Context], by: float = 0.25) -> tuple[Context, ...]:
+    """Contexts outside of the training values by a share of their range, of every parameter, in every combination."""
+    ends = [(v[0] - by * (v[-1] - v[0]), v[-1] + by * (v[-1] - v[0])) for v in _values(train)]
+    return tuple(as_context(row) for row in product(*ends))
+
+
+def _values(train: Sequence[Context]) -> list[np.ndarray]:
+    """The different training values of each parameter, rising."""
+    return [np.unique(column) for column in zip(*map(numbers, train), strict=True)]
