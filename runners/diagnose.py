@@ -122,7 +122,7 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     if believes:
         agents = [agent, *refits(agent, config, trained, flags)]
         about = {"run": str(flags.dir), "round": m, "seed": flags.seed}
-        about |= {"parameter": family.parameter, "parameter_unit": family.unit}
+        about |= {"parameter": ", ".join(family.parameters), "parameter_unit": ", ".join(family.units)}
         with tqdm(total=len(agents) * len(trained), desc="posterior", unit="transition", disable=None) as bar:
             tree = to_datatree(
                 agents, trained, flags.draws, contexts=family.train, seed=flags.seed, attrs=about, on_rows=bar.update
@@ -245,7 +245,7 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
         coverage=adaptation.coverage,
         trained_means=means,
         trained_contexts=family.train,
-        parameter=family.parameter,
+        parameters=family.parameters,
     )
     report = stream_report(adaptation, diagnosis, family, means)
     write_json(out / "diagnostics.json", plain({"adaptation": str(flags.dir), **asdict(diagnosis)}))

@@ -8,12 +8,13 @@ from typing import Annotated, Any, get_args
 
 import tyro
 
+from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.diagnostics.figures import draw_training
 from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, learn
 from pyro_dynamics.experiments.files import write_bytes
-from pyro_dynamics.experiments.progress import Progress, label
+from pyro_dynamics.experiments.progress import Progress
 from pyro_dynamics.runners.assembly import build_team, set_threads
 from pyro_dynamics.runners.configuration import (
     Preset,
@@ -137,12 +138,13 @@ def print_returns(folder: RunFolder, family: Family) -> None:
     """The table at the end: the return of each environment at random, in the last round, and at best."""
     rows = folder.metrics()
     last = rows[-1]["round"]
-    print(f"\n{family.axis:<21}" + f"{'random':>10}{f'round {last}':>12}{'best':>10}")
+    width = max(21, len(family.axis) + 2)
+    print(f"\n{family.axis:<{width}}" + f"{'random':>10}{f'round {last}':>12}{'best':>10}")
     for k, context in enumerate(family.train):
         returns = [row["return"] for row in rows if row["environment"] == k]
-        print(f"{label(context):<21}{returns[0]:>10.1f}{returns[-1]:>12.1f}{max(returns):>10.1f}")
+        print(f"{label(context):<{width}}{returns[0]:>10.1f}{returns[-1]:>12.1f}{max(returns):>10.1f}")
     mean = sum(row["return"] for row in rows if row["round"] == last) / len(family.train)
-    print(f"{'mean':<21}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\npicture: {folder.path / 'training.png'}")
+    print(f"{'mean':<{width}}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\npicture: {folder.path / 'training.png'}")
     if any(row["latent_mean"] for row in rows):
         print(f"next: pyro-dynamics adapt {folder.path} --context {label(family.test_contexts[-1])}")
 

@@ -23,7 +23,7 @@ class ContinuousCartPoleEnv(HiddenParameter, CartPoleEnv):
 
     def __init__(self, force: float = 10.0, length: float = 0.5, render_mode: str | None = None) -> None:
         CartPoleEnv.__init__(self, render_mode=render_mode)
-        self.action_space = Box(-1.0, 1.0, (1,), np.float32)  # type: ignore[assignment]
+        self.action_space = Box(-1.0, 1.0, (1,), np.float32)
         self.set_context((force, length))
 
     @classmethod
@@ -52,8 +52,8 @@ class ContinuousCartPoleEnv(HiddenParameter, CartPoleEnv):
         turn = (self.gravity * sin - cos * push) / effective_length
         acceleration = push - self.polemass_length * turn * cos / self.total_mass
         tau = self.tau
-        self.state = (x + tau * speed, speed + tau * acceleration, angle + tau * rate, rate + tau * turn)
-        observation = np.array(self.state, dtype=np.float32)
+        self.state = np.array((x + tau * speed, speed + tau * acceleration, angle + tau * rate, rate + tau * turn))
+        observation = self.state.astype(np.float32)
         # Judged by what can be seen: the threshold in the float32 of the observation.
         fallen = abs(observation[0]) > self.x_threshold or abs(observation[2]) > self.theta_threshold_radians
         if self.render_mode == "human":

@@ -12,6 +12,7 @@ from gymnasium.wrappers import TimeLimit
 from pyro_dynamics.environments.contexts import Context, as_context, numbers, parse_number, split_context
 from pyro_dynamics.environments.hidden_parameter import AttributeContext, hidden_parameter
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
+from pyro_dynamics.environments.schedule_text import parse_schedule
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import Task
 
@@ -116,9 +117,12 @@ class Family:
             raise UserError(f"family {self.name}: {fault}") from None
         return gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
 
-    def parse_schedule(self, text: str) -> Schedule:
-        """The schedule written as ``0:-6,500:6``, with every context checked before anything runs."""
-        schedule = Schedule.parse(text)
+    def parse_schedule(self, text: str, steps: int = 1000) -> Schedule:
+        """The schedule written as ``0:-6,500:6``, or in another form of ``schedule_text``.
+
+        Every context is checked before anything runs. A sine or a random walk goes on for ``steps``.
+        """
+        schedule = parse_schedule(text, self.parse_context, steps)
         return replace(schedule, changes=tuple((step, self.parse_context(value)) for step, value in schedule.changes))
 
     def make(self, context: Context | Schedule, max_steps: int) -> gymnasium.Env:

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any
 
 import gymnasium
+from gymnasium.utils import RecordConstructorArgs
 
 from pyro_dynamics.environments.contexts import Context, as_context, numbers, same_context, split_context
 from pyro_dynamics.errors import UserError
@@ -54,7 +55,7 @@ def did_not_take(parameter: str | tuple[str, ...], wanted: Context, held: Any) -
     return UserError(f"the simulator did not take the context {name} = {wanted!r}: it holds {held!r}")
 
 
-class HiddenParameterWrapper(HiddenParameter, gymnasium.Wrapper):
+class HiddenParameterWrapper(HiddenParameter, gymnasium.Wrapper, RecordConstructorArgs):
     """Hidden parameters of the environment inside; copies keep the context.
 
     Many environments are copied and pickled by running their constructor again (EzPickle), which loses what was
@@ -84,7 +85,8 @@ class AttributeContext(HiddenParameterWrapper):
     """
 
     def __init__(self, env: gymnasium.Env, parameter: str | tuple[str, ...], context: Context) -> None:
-        super().__init__(env)
+        RecordConstructorArgs.__init__(self, parameter=parameter, context=context)
+        gymnasium.Wrapper.__init__(self, env)
         self.parameter = parameter
         self._names = (parameter,) if isinstance(parameter, str) else parameter
         for name in self._names:

@@ -5,11 +5,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
+from gymnasium.utils import RecordConstructorArgs
 
 from pyro_dynamics.errors import UserError
 
 
-class LastVelocity(gymnasium.Wrapper):
+class LastVelocity(gymnasium.Wrapper, RecordConstructorArgs):
     """Puts the velocity over the last step, (x_t - x_{t-1}) / dt in m/s, in front of the observation.
 
     Gymnasium's locomotion is rewarded for that, and does not show it: with it the reward is a function of the next
@@ -17,7 +18,8 @@ class LastVelocity(gymnasium.Wrapper):
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
-        super().__init__(env)
+        RecordConstructorArgs.__init__(self)
+        gymnasium.Wrapper.__init__(self, env)
         space: Any = env.observation_space
         low, high = (
             np.concatenate([[bound], limits]) for bound, limits in ((-np.inf, space.low), (np.inf, space.high))

@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import mujoco
 import numpy as np
+from gymnasium.utils import RecordConstructorArgs
 
 from pyro_dynamics.environments.contexts import Context, as_context, numbers, split_context
 from pyro_dynamics.environments.family import Family
@@ -91,8 +92,7 @@ class MujocoMaker:
                 env = gymnasium.make(make, max_episode_steps=-1, disable_env_checker=True, **self.settings)
             else:
                 env = make(**self.settings)
-        env = MujocoPhysics(env, self.vary)
-        env.set_context(context)
+        env = MujocoPhysics(env, self.vary, context)
         return LastVelocity(env) if self.last_velocity else env
 
     def parse_context(self, value: Any) -> Context:
@@ -109,13 +109,15 @@ class MujocoPhysics(HiddenParameterWrapper):
     Args:
         env: with ``model`` and ``data``.
         vary: the parameters by name.
+        context: what to begin with; nominal values by default.
 
     Raises:
         UserError: if the environment is not MuJoCo's, or the model has no such part.
     """
 
-    def __init__(self, env: gymnasium.Env, vary: Vary) -> None:
-        super().__init__(env)
+    def __init__(self, env: gymnasium.Env, vary: Vary, context: Any = None) -> None:
+        RecordConstructorArgs.__init__(self, vary=vary, context=context)
+        gymnasium.Wrapper.__init__(self, env)
         inner: Any = env.unwrapped
         if not isinstance(getattr(inner, "model", None), mujoco.MjModel):
             raise UserError(f"{type(inner).__name__} is not an environment on MuJoCo: it has no mjModel as .model")
@@ -124,6 +126,8 @@ class MujocoPhysics(HiddenParameterWrapper):
         self._simulator = Simulator(inner.model, inner.data)
         for part in self._parts:
             part.check(self._simulator)
+        if context is not None:
+            self.set_context(context)
 
     @property
     def _parts(self) -> list[Physical]:

@@ -80,7 +80,7 @@ class Scale(Physical):
         for field in self.fields:
             rows = self._rows(simulator, field)
             array = getattr(simulator.model, field)
-            array[(rows, *self._columns(array))] *= value**self.power
+            array[self._place(rows, array)] *= value**self.power
 
     def read(self, simulator: Simulator) -> float:
         held = np.concatenate([self._flat(simulator, getattr(simulator.model, field), field) for field in self.fields])
@@ -96,11 +96,11 @@ class Scale(Physical):
         found = indices(simulator.model, self.kind, self.parts)
         return degrees_of_freedom(simulator.model, found) if field.startswith("dof") else found
 
-    def _columns(self, array: np.ndarray) -> tuple[slice, ...]:
-        return (slice(self.columns),) if array.ndim > 1 else ()
+    def _place(self, rows: list[int], array: np.ndarray) -> Any:
+        return (rows, slice(self.columns)) if array.ndim > 1 else rows
 
     def _flat(self, simulator: Simulator, array: np.ndarray, field: str) -> np.ndarray:
-        return array[(self._rows(simulator, field), *self._columns(array))].ravel()
+        return array[self._place(self._rows(simulator, field), array)].ravel()
 
     def _nominal(self, simulator: Simulator) -> np.ndarray:
         return np.concatenate([self._flat(simulator, simulator.nominal[field], field) for field in self.fields])

@@ -117,13 +117,13 @@ GYMNASIUM = (
         description="Reacher with other dampings of both joints",
     ),
     mujoco_family(
-        "pusher-damping",
+        "pusher-gain",
         "Pusher-v5",
-        {"damping": damping("obj_slidex", "obj_slidey")},
-        train=(0.25, 0.5, 1.0, 2.0, 4.0),
-        test=(0.125, 0.375, 0.75, 1.5, 3.0, 8.0),
+        {"gain": gain()},
+        train=(0.4, 0.6, 0.8, 1.0, 1.2),
+        test=(0.3, 0.5, 0.7, 0.9, 1.1, 1.3),
         task=PusherTask,
-        description="Pusher whose object slides with other dampings",
+        description="Pusher with stronger and weaker actuators",
     ),
     mujoco_family(
         "inverted-pendulum-tilt",

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from pyro_dynamics.environments import Context, numbers
+from pyro_dynamics.diagnostics.context_text import label
+from pyro_dynamics.environments import Context
 from pyro_dynamics.experiments.interaction import Step
 
 
@@ -45,8 +46,3 @@ class Progress:
         named = (f"{label(context)}: {value:.0f}" for context, value in zip(self.contexts, returns, strict=True))
         self.bar.set_postfix_str("return " + ", ".join(named), refresh=False)
         self.bar.update()
-
-
-def label(context: Context) -> str:
-    """A context as people write it: 6 for 6.0, back-foot for back-foot, 1.5,0.8 for several numbers."""
-    return context if isinstance(context, str) else ",".join(f"{number:g}" for number in numbers(context))

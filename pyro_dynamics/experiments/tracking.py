@@ -10,7 +10,6 @@ from gymnasium.vector import VectorEnv
 
 from pyro_dynamics.diagnostics import ContextProbe
 from pyro_dynamics.diagnostics.predictive import coverage
-from pyro_dynamics.environments import Schedule
 from pyro_dynamics.experiments.adaptation import adapt
 from pyro_dynamics.experiments.team import Team
 
@@ -113,16 +112,16 @@ def steps_to_recover(decoded: np.ndarray, change: int, goal: float) -> int | Non
     return int(runs.argmax()) + 1 if runs.any() else None
 
 
-def summarise(track: Track, schedule: Schedule, told: Track | None, settle: int) -> dict[str, Any]:
+def summarise(track: Track, change: int | None, truth: float, told: Track | None, settle: int) -> dict[str, Any]:
     """Figures of one track: recovery, return, and coverage before and after the last change.
 
     Args:
         track: what happened.
-        schedule: with one change or none.
+        change: the step of the one change, or None.
+        truth: what the beliefs should come to.
         told: the track of the agent that was told of the change, if there was one; without it the goal is the truth.
         settle: steps at the start that do not count for the coverage: the belief is being found.
     """
-    change = schedule.changes[-1][0] or None
     reward, decoded = np.array(track.reward), np.array(track.decoded)
     result: dict[str, Any] = {"return": reward.sum(1).tolist(), "update_ms": track.update_ms}
     for name in ("inside", "inside_adaptive"):
@@ -131,7 +130,7 @@ def summarise(track: Track, schedule: Schedule, told: Track | None, settle: int)
         result[f"{name}_after"] = None if change is None else float(inside[:, change:].mean())
     if change is None:
         return result
-    goals = [float(schedule.changes[-1][1])] * len(decoded)
+    goals = [truth] * len(decoded)
     if told is not None:
         goals = np.array(told.decoded)[:, -SETTLED:].mean(1).tolist()
     return {

@@ -11,8 +11,8 @@ JOINTS = tuple(f"{leg} {joint}" for leg in LEGS for joint in ("hip", "ankle"))
 class AntTask(LocomotionTask):
     """Run towards +x without jumping or falling over, as in Ant-v5 without contact forces.
 
-    The observation (28) is [mean speed, height in m, orientation as a quaternion (4), eight joint angles, six velocities
-    of the torso, eight of the joints]. An episode ends where the height is not within 0.2 and 1 m.
+    The observation (28) is [mean speed, height in m, orientation as a quaternion (4), eight joint angles, six
+    velocities of the torso, eight of the joints]. An episode ends where the height is not within 0.2 and 1 m.
 
     Args:
         control_cost: weight of the squared action.
