@@ -244,8 +244,10 @@ def describe(row: dict[str, Any], trained: Team, family: Family) -> dict[str, An
         probe = ContextProbe(means, family.train)
         decoded, spread = probe.predict(here), probe.spread(np.array(row["sd"]))
         entry["decoded"], entry["decoded_sd"] = decoded.tolist(), spread.tolist()
-        pairs = zip(np.atleast_1d(decoded), np.atleast_1d(spread), family.units, strict=True)
-        words = f"decoded {', '.join(f'{value:.2f} +- {sd:.2f} {unit}' for value, sd, unit in pairs)}, {words}"
+        names = [f"{name} " if len(family.parameters) > 1 else "" for name in family.parameters]
+        numbers = zip(names, np.atleast_1d(decoded), np.atleast_1d(spread), family.units, strict=True)
+        read = ", ".join(f"{name}{value:.2f} +- {sd:.2f} {unit}" for name, value, sd, unit in numbers)
+        words = f"decoded {read}, {words}"
     return {**entry, "words": words}
 
 

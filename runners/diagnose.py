@@ -270,9 +270,10 @@ def run_of(folder: Path, summary: dict[str, Any]) -> Path:
 def print_verdicts(found: Findings) -> None:
     """One line for each environment."""
     width = max(len(one.words) for one in found.verdicts) + 2
-    print(f"\n{found.family.axis:<21}{'verdict':<{width}}why")
+    first = max(21, len(found.family.axis) + 2)
+    print(f"\n{found.family.axis:<{first}}{'verdict':<{width}}why")
     for one in found.verdicts:
-        print(f"{one.environment:<21}{one.words:<{width}}{one.why}")
+        print(f"{one.environment:<{first}}{one.words:<{width}}{one.why}")
 
 
 def write_report(report: Report, out: Path) -> None:

@@ -86,6 +86,10 @@ def main(arguments: Sequence[str]) -> None:
                 told_at = schedule.changes[-1][0] if belief == TOLD else None
                 result = track(team, robots, probe, flags.seed, told_at, lambda: bar.update(1))
                 robots.close()
+                if (lasted := len(result.reward[0])) <= schedule.last_change:
+                    raise UserError(
+                        f"every robot's episode ended within {lasted} steps, before the change: let it come earlier"
+                    )
                 write_json(file, {"settings": settings, "track": result.as_json()})
             else:
                 bar.update(steps)

@@ -107,13 +107,22 @@ def sample(count: int, seed: int, **ranges: tuple[float, float]) -> tuple[Contex
 
 
 def latin(count: int, seed: int, **values: Sequence[float]) -> tuple[Context, ...]:
-    """A few combinations of the values of each parameter, in which each value occurs equally often, or nearly so.
+    """Different combinations of the values of each parameter, in which each value occurs equally often, or nearly so.
 
     A Latin hypercube over the grid; the same for the same seed.
+
+    Raises:
+        UserError: if there are not so many combinations.
     """
+    there = math.prod(map(len, values.values()))
+    if count > there:
+        raise UserError(f"there are only {there} combinations of {', '.join(values)}, not {count}")
     rng = np.random.default_rng(seed)
-    columns = [rng.permutation(np.resize(np.array(some, dtype=float), count)) for some in values.values()]
-    return tuple(as_context(row) for row in sorted(zip(*(column.tolist() for column in columns), strict=True)))
+    rows: list[tuple[float, ...]] = []
+    while len(set(rows)) < count:
+        columns = [rng.permutation(np.resize(np.array(some, dtype=float), count)) for some in values.values()]
+        rows = sorted(zip(*(column.tolist() for column in columns), strict=True))
+    return tuple(as_context(row) for row in rows)
 
 
 def interpolated(train: Sequence[Context]) -> tuple[Context, ...]:

@@ -23,7 +23,9 @@ SETTLED = 20
 
 @dataclass(frozen=True)
 class Track:
-    """One way to update beliefs along one schedule, for S robots (seeds).
+    """One way to update beliefs along one schedule, for S robots (seeds), until the last robot's episode ends.
+
+    A robot whose episode ended before is rewarded no more, and its belief stays; its coverage means nothing then.
 
     Attributes:
         decoded: the belief's mean, read by the linear probe, in the context's unit, ``[S][T]``.
@@ -86,7 +88,7 @@ def track(
     for step in adapt(team, robots, seed, before_step=tell):
         decoded.append(probe.predict(step.mean.numpy()))
         spread.append(probe.spread(step.scale.numpy()))
-        reward.append(step.reward.numpy())
+        reward.append((step.reward * step.alive).numpy())
         inside.append(coverage(step.pit).numpy())
         adaptive.append(step.inside.float().mean(-1).numpy())
         on_step()
