@@ -1,6 +1,7 @@
 """pyro-dynamics train: learn one dynamics model over several environments at once."""
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.diagnostics.figures import draw_training
 from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import RunFolder, learn
+from pyro_dynamics.experiments import RunFolder, Team, check_task, learn
 from pyro_dynamics.experiments.files import write_bytes
 from pyro_dynamics.experiments.progress import Progress
 from pyro_dynamics.runners.assembly import build_team, set_threads
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str]) -> None:
 
     robots = family.make_vector(family.train * config.episodes, config.steps)
     team = build_team(config, family, robots)
+    if flags.resume is None:
+        warn_of_task(config, family, team)
     folder = open_folder(flags, family.name)  # only now: settings that make no sense have been refused
     data = folder.transitions()
     if data:
@@ -82,6 +85,14 @@ def main(arguments: Sequence[str]) -> None:
     robots.close()
     write_bytes(folder.path / "training.png", draw_training(folder.metrics(), family.axis))
     print_returns(folder, family)
+
+
+def warn_of_task(config: RunConfig, family: Family, team: Team) -> None:
+    """Check the task on robots of their own, and say where it is not what the environment does."""
+    robots = family.make_vector(family.train, config.steps)
+    for warning in check_task(team.agents[0].task, robots, config.seed):
+        print(f"warning: {warning}", file=sys.stderr)
+    robots.close()
 
 
 def parse(arguments: Sequence[str]) -> TrainFlags:

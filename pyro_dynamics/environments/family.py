@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
-from gymnasium.spaces import Box, Space
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
@@ -14,7 +13,7 @@ from pyro_dynamics.environments.hidden_parameter import AttributeContext, hidden
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
 from pyro_dynamics.environments.schedule_text import parse_schedule
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.tasks import Task
+from pyro_dynamics.tasks import Task, check_spaces
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ class Family:
         env = self._create(start, max_steps)
         if hidden_parameter(env) is None:
             env = AttributeContext(env, self.parameter, start)
-        return ScheduledContext(self.task().wrap(env), schedule)
+        return self.task().wrap(ScheduledContext(env, schedule))  # a task may read the true context in info
 
     def _create(self, context: Context, max_steps: int) -> gymnasium.Env:
         values: tuple[Any, ...] = (context,) if isinstance(context, str) else numbers(context)
@@ -167,17 +166,3 @@ class Family:
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
         check_spaces(self.name, vector.single_observation_space, vector.single_action_space)
         return vector
-
-
-def check_spaces(name: str, observations: Space, actions: Space) -> None:
-    """Refuse an environment in which nothing here can plan.
-
-    Raises:
-        UserError: if its actions or observations are not boxes of real vectors.
-    """
-    for kind, space in (("observation", observations), ("action", actions)):
-        if not isinstance(space, Box) or len(space.shape) != 1:
-            raise UserError(
-                f"{name} has the {kind} space {space}: only a Box of one axis works here; wrap the environment so "
-                f"that its {kind} is a vector of real numbers"
-            )
