@@ -62,9 +62,10 @@ def evaluate(what: str, function: Function, *arguments: Any) -> Tensor:
     except UserError:
         raise
     except Exception as fault:  # whatever a function of the user's raises
+        raised = f"{type(fault).__name__} ({first_line(fault)})"
         raise UserError(
-            f"the {what} function raises {type(fault).__name__} ({first_line(fault)}) on torch tensors {shapes}: write it in "
-            "torch and index with [..., i], or wrap a numpy function in pyro_dynamics.tasks.on_numpy"
+            f"the {what} function raises {raised} on torch tensors {shapes}: write it in torch and index with "
+            "[..., i], or wrap a numpy function in pyro_dynamics.tasks.on_numpy"
         ) from fault
     batch = state.shape[:-1]
     dtype = torch.bool if what == "terminated" else state.dtype
