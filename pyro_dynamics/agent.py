@@ -89,6 +89,7 @@ class Agent:
         self, data: Transitions, generator: torch.Generator, on_epoch: Callable[[int, float], None] | None = None
     ) -> float:
         """Fit model and guide to all data (Eq. 4); returns the last epoch's ELBO in nats for each transition."""
+        self.task.fit(data.state, data.next_state)
         inputs = self.task.inputs(data.state, data.action)
         targets = self.task.targets(data.state, data.next_state)
         elbo = self.offline.train(inputs, targets, data.environment, generator, on_epoch)
@@ -209,11 +210,12 @@ class Agent:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that training changes: weights, beliefs and the optimiser's state."""
+        """Everything that training changes: weights, beliefs, the optimiser's state, and what the task has fitted."""
         return {
             "model": self.model.state_dict(),
             "guide": self.guide.state_dict(),
             "optimiser": self.offline.optimiser.state_dict(),
+            "task": self.task.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -226,6 +228,7 @@ class Agent:
             self.model.load_state_dict(state["model"])
             self.guide.load_state_dict(state["guide"])
             self.offline.load_optimiser(state["optimiser"])
+            self.task.load_state_dict(state.get("task", {}))  # older checkpoints have none
             self.belief.begin()
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as fault:
             reason = str(fault).strip().splitlines()[-1].strip()

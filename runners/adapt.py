@@ -1,5 +1,6 @@
 """pyro-dynamics adapt: act in a new or changing environment, and watch the belief about it."""
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from pyro_dynamics.diagnostics import ContextProbe, belief_health, coverage, pit_histogram
+from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.diagnostics.figures import draw_adaptation
 from pyro_dynamics.diagnostics.health import RECENT, Stream
 from pyro_dynamics.environments import Context, Family, Schedule
@@ -20,7 +22,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team, adapt
 from pyro_dynamics.experiments.adaptation import AdaptationStep
 from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json, write_json_lines, write_whole
-from pyro_dynamics.experiments.progress import label
+from pyro_dynamics.experiments.stream_diagnosis import SHORT
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
 from pyro_dynamics.runners.configuration import OnlineConfig, online_defaults
 from pyro_dynamics.runners.main import run_as_module
@@ -44,9 +46,11 @@ class AdaptFlags:
     """Folder of a trained run."""
     online: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
     context: str | None = None
-    """The true hidden parameter, for example 9 (degrees) or front-foot; it may be one that was never trained on."""
+    """The true hidden parameter, for example 9 (degrees) or front-foot; it may be one that was never trained on.
+    Several are written 1.5,0.8 in the family's order, or mass=1.5,damping=0.8."""
     schedule: str | None = None
-    """A hidden parameter that changes at given steps, for example 0:-6,500:6."""
+    """A hidden parameter that changes: at steps (0:-6,500:6), or ramp:0:-6,400:6, sine:-6:6:200, walk:0:0.5:-9:9
+    (start, standard deviation of a step, bounds), file:PATH (CSV or JSON of step and context); see docs/families.md."""
     steps: int | None = None
     """Steps to act; by default as many as an episode of training has, and 500 after the last change of a schedule."""
     seed: int = 0
@@ -72,11 +76,10 @@ def main(arguments: Sequence[str]) -> None:
     flags = parse(arguments)
     set_threads(flags.threads)
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
-    schedule = read_schedule(flags, family)
-    last_change = schedule.changes[-1][0]
-    steps = flags.steps if flags.steps is not None else (last_change + 500 if last_change else config.steps)
-    if steps < 1:
-        raise UserError(f"--steps must be positive, not {steps}")
+    if flags.steps is not None and flags.steps < 1:
+        raise UserError(f"--steps must be positive, not {flags.steps}")
+    schedule = read_schedule(flags, family, flags.steps or config.steps)
+    steps = flags.steps or schedule.length or (schedule.last_change and schedule.last_change + 500) or config.steps
     # Made before anything runs: a folder that cannot be written to must not cost the results.
     out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, schedule, steps))
 
@@ -131,19 +134,19 @@ def main(arguments: Sequence[str]) -> None:
     print(f"results: {out}\npicture: {out / 'belief.png'}")
 
 
-def read_schedule(flags: AdaptFlags, family: Family) -> Schedule:
-    """The one context, or the schedule, with every value checked."""
+def read_schedule(flags: AdaptFlags, family: Family, steps: int) -> Schedule:
+    """The one context, or the schedule over so many steps, with every value checked."""
     if (flags.context is None) == (flags.schedule is None):
         raise UserError("give either --context VALUE or --schedule STEP:VALUE,STEP:VALUE")
     if flags.context is not None:
         return Schedule.constant(family.parse_context(flags.context))
     assert flags.schedule is not None
-    return family.parse_schedule(flags.schedule)
+    return family.parse_schedule(flags.schedule, steps)
 
 
 def name_of(flags: AdaptFlags, schedule: Schedule, steps: int) -> str:
     """A folder's name for the results, made of the flags that decide them."""
-    contexts = (flags.schedule or label(schedule.at(0))).replace(":", "_").replace(",", "_")
+    contexts = re.sub(r"[:,=/\s]", "_", flags.schedule or label(schedule.at(0)))
     checkpoint = "" if flags.checkpoint is None else f"-round{flags.checkpoint}"
     return f"{contexts}-steps{steps}-seed{flags.seed}{checkpoint}"
 
@@ -173,7 +176,7 @@ def write_stream(out: Path, happened: Sequence[Transitions], draws: Sequence[tup
 
 def as_json(context: Any) -> Context:
     """A context out of an array of the vector environment."""
-    return context if isinstance(context, str) else float(context)
+    return context if isinstance(context, str | tuple) else float(context)
 
 
 def line(row: dict[str, Any]) -> str:
@@ -184,8 +187,12 @@ def line(row: dict[str, Any]) -> str:
 
 
 def summarise(rows: Sequence[dict[str, Any]], trained: Team, family: Family) -> dict[str, Any]:
-    """Return, mean log-likelihood, coverage, and the belief at the end of every stretch of constant context."""
+    """Return, mean log-likelihood, coverage, and the belief at the end of every stretch of constant context.
+
+    A context that stays for fewer than five steps changes all the time, and does not count as one.
+    """
     ends = [i for i in range(len(rows)) if i + 1 == len(rows) or rows[i + 1]["context"] != rows[i]["context"]]
+    ends = [i for i, before in zip(ends, [-1, *ends[:-1]], strict=True) if i - before >= SHORT or i == ends[-1]]
     return {
         "return": sum(row["reward"] for row in rows),
         "log_likelihood": sum(row["log_likelihood"] for row in rows) / len(rows),
@@ -234,18 +241,21 @@ def describe(row: dict[str, Any], trained: Team, family: Family) -> dict[str, An
     entry["nearest_trained"] = closest
     words = f"nearest trained latent {label(closest)}"
     if family.numeric:
-        probe = ContextProbe(means, [float(context) for context in family.train])
-        entry["decoded"], entry["decoded_sd"] = float(probe.predict(here)), float(probe.spread(np.array(row["sd"])))
-        words = f"decoded {entry['decoded']:.2f} +- {entry['decoded_sd']:.2f} {family.unit}, {words}"
+        probe = ContextProbe(means, family.train)
+        decoded, spread = probe.predict(here), probe.spread(np.array(row["sd"]))
+        entry["decoded"], entry["decoded_sd"] = decoded.tolist(), spread.tolist()
+        names = [f"{name} " if len(family.parameters) > 1 else "" for name in family.parameters]
+        numbers = zip(names, np.atleast_1d(decoded), np.atleast_1d(spread), family.units, strict=True)
+        read = ", ".join(f"{name}{value:.2f} +- {sd:.2f} {unit}" for name, value, sd, unit in numbers)
+        words = f"decoded {read}, {words}"
     return {**entry, "words": words}
 
 
 def picture(rows: Sequence[dict[str, Any]], trained: Team, family: Family) -> bytes:
     """The belief over time."""
     means = trained.beliefs()[0].numpy()
-    numbers = [float(context) for context in family.train] if family.numeric else []
-    probe = ContextProbe(means, numbers) if family.numeric and means.shape[1] else None
-    return draw_adaptation(rows, family.axis, family.train, means, probe)
+    probe = ContextProbe(means, family.train) if family.numeric and means.shape[1] else None
+    return draw_adaptation(rows, family.axes, family.train, means, probe)
 
 
 if __name__ == "__main__":

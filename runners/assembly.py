@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.control import planning_dtype
+from pyro_dynamics.diagnostics.context_text import columns
 from pyro_dynamics.environments import Context, Family, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team
@@ -91,11 +93,16 @@ def team_for(team: Team, family: Family, contexts: Sequence[Context]) -> Team:
 
 
 def nearest(family: Family, context: Context) -> int:
-    """Index of the training context nearest to ``context``; of the first where they have no order."""
+    """Index of the training context nearest to ``context``; of the first where they have no order.
+
+    Several parameters are measured in the ranges that were trained on.
+    """
     if not family.numeric:
         return family.train.index(context) if context in family.train else 0
-    distances = [abs(float(other) - float(context)) for other in family.train]
-    return distances.index(min(distances))
+    trained = columns(family.train)
+    ranges = np.ptp(trained, axis=0)
+    distances = np.abs(trained - columns([context])) / np.where(ranges > 0, ranges, 1.0)
+    return int(np.linalg.norm(distances, axis=1).argmin())
 
 
 def set_threads(threads: int) -> None:

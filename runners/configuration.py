@@ -12,6 +12,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from pyro_dynamics.agent import BeliefFactory
 from pyro_dynamics.control import PLANNERS, CEMConfig, ICEMConfig, MPCConfig, Planner, Precision
+from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.guides import GUIDES, DiagonalConfig, Guide
@@ -64,7 +65,7 @@ class RunConfig:
     """
 
     family: tyro.conf.Positional[str] = "pendulum-gravity"
-    """The family of environments; `pyro-dynamics families` lists them."""
+    """The family of environments: one that `pyro-dynamics families` lists, or your own as package.module:callable."""
     preset: Preset = "quick"
     """Where the other flags' defaults come from."""
     agent: Literal["latent", "generalist", "specialist"] = "latent"
@@ -193,10 +194,16 @@ def flag_values(arguments: Sequence[str]) -> dict[str, str]:
     return values | dict(word.split("=", 1) for word in arguments if word.startswith("--") and "=" in word)
 
 
+SMALL = 8
+"""State and action entries of a task up to which the pendulum's network and planner are large enough."""
+
+
 def preset_config(family: str, preset: Preset) -> RunConfig:
-    """The configuration of a family's preset."""
-    cheetah = family.startswith("halfcheetah")
-    config = {"quick": _quick, "cpu": _cpu, "realtime": _realtime, "paper": _paper}[preset](cheetah)
+    """The configuration of a family's preset, by the size of its task: that of the cheetah, or that of the pendulum."""
+    task = find_family(family).task()
+    config = {"quick": _quick, "cpu": _cpu, "realtime": _realtime, "paper": _paper}[preset](
+        task.state_dim + task.action_dim > SMALL
+    )
     return replace(config, family=family, preset=preset)
 
 
@@ -204,10 +211,10 @@ QUICK_TO_CHANGE_ITS_MIND = OnlineConfig("changepoint", ChangepointConfig(), "kal
 """Followed changes about as fast as an agent that is told of them, and cost no return without: docs/tracking.md."""
 
 
-def _quick(cheetah: bool) -> RunConfig:
-    """A few minutes on two cores; on HalfCheetah a look at the machinery, not a good gait."""
-    if cheetah:
-        return replace(_cpu(cheetah), rounds=3, steps=100)
+def _quick(large: bool) -> RunConfig:
+    """A few minutes on two cores; on a robot of many joints a look at the machinery, not a good gait."""
+    if large:
+        return replace(_cpu(large), rounds=3, steps=100)
     return RunConfig(
         rounds=2,
         steps=200,
@@ -220,10 +227,10 @@ def _quick(cheetah: bool) -> RunConfig:
     )
 
 
-def _cpu(cheetah: bool) -> RunConfig:
+def _cpu(large: bool) -> RunConfig:
     """Real learning on two cores: short episodes and a small planner."""
-    if not cheetah:
-        return replace(_quick(cheetah), rounds=8)
+    if not large:
+        return replace(_quick(large), rounds=8)
     return RunConfig(
         rounds=12,
         steps=200,
@@ -246,16 +253,16 @@ def in_real_time(config: RunConfig) -> RunConfig:
     )
 
 
-def _realtime(cheetah: bool) -> RunConfig:
+def _realtime(large: bool) -> RunConfig:
     """The cpu preset within the robot's own clock."""
-    return in_real_time(_cpu(cheetah))
+    return in_real_time(_cpu(large))
 
 
-def _paper(cheetah: bool) -> RunConfig:
+def _paper(large: bool) -> RunConfig:
     """The paper's and PETS's settings: 80 rounds, full episodes, 500 candidates x 20 particles x 30 steps x 5."""
     return RunConfig(
         rounds=80,
-        steps=1000 if cheetah else 200,
+        steps=1000 if large else 200,
         update_while_training=True,
         keep=(15, 40, 80),
     )

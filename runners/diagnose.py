@@ -122,7 +122,7 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     if believes:
         agents = [agent, *refits(agent, config, trained, flags)]
         about = {"run": str(flags.dir), "round": m, "seed": flags.seed}
-        about |= {"parameter": family.parameter, "parameter_unit": family.unit}
+        about |= {"parameter": ", ".join(family.parameters), "parameter_unit": ", ".join(family.units)}
         with tqdm(total=len(agents) * len(trained), desc="posterior", unit="transition", disable=None) as bar:
             tree = to_datatree(
                 agents, trained, flags.draws, contexts=family.train, seed=flags.seed, attrs=about, on_rows=bar.update
@@ -245,7 +245,7 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
         coverage=adaptation.coverage,
         trained_means=means,
         trained_contexts=family.train,
-        parameter=family.parameter,
+        parameters=family.parameters,
     )
     report = stream_report(adaptation, diagnosis, family, means)
     write_json(out / "diagnostics.json", plain({"adaptation": str(flags.dir), **asdict(diagnosis)}))
@@ -270,9 +270,10 @@ def run_of(folder: Path, summary: dict[str, Any]) -> Path:
 def print_verdicts(found: Findings) -> None:
     """One line for each environment."""
     width = max(len(one.words) for one in found.verdicts) + 2
-    print(f"\n{found.family.axis:<21}{'verdict':<{width}}why")
+    first = max(21, len(found.family.axis) + 2)
+    print(f"\n{found.family.axis:<{first}}{'verdict':<{width}}why")
     for one in found.verdicts:
-        print(f"{one.environment:<21}{one.words:<{width}}{one.why}")
+        print(f"{one.environment:<{first}}{one.words:<{width}}{one.why}")
 
 
 def write_report(report: Report, out: Path) -> None:

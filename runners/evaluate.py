@@ -9,10 +9,10 @@ import torch
 import tyro
 from tqdm import tqdm
 
+from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import adapt
 from pyro_dynamics.experiments.files import make_folder, write_json
-from pyro_dynamics.experiments.progress import label
 from pyro_dynamics.runners.adapt import describe
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
 from pyro_dynamics.runners.configuration import OnlineConfig, online_defaults
@@ -56,7 +56,11 @@ def main(arguments: Sequence[str]) -> None:
     flags = parse(arguments)
     set_threads(flags.threads)
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
-    contexts = [family.parse_context(text) for text in flags.contexts] or list(family.test)
+    sets = family.test_sets
+    if flags.contexts:
+        sets = {"given": tuple(family.parse_context(text) for text in flags.contexts)}
+    contexts = [context for chosen in sets.values() for context in chosen]
+    named = [name for name, chosen in sets.items() for _ in chosen]
     steps = config.steps if flags.steps is None else flags.steps
     if steps < 1 or flags.episodes < 1:
         raise UserError("--steps and --episodes must be positive")
@@ -92,12 +96,20 @@ def main(arguments: Sequence[str]) -> None:
                 )
     robots.close()
 
-    print(f"\n{family.axis:<21}{'return':>10}{'log p(s)':>10}  belief at the end")
-    for context, runs in zip(contexts, episodes, strict=True):
+    width = max(21, len(family.axis) + 2)
+    print(f"\n{family.axis:<{width}}{'return':>10}{'log p(s)':>10}  belief at the end")
+    returns_of: dict[str, list[float]] = {name: [] for name in sets}
+    for name, context, runs in zip(named, contexts, episodes, strict=True):
+        if len(sets) > 1 and not returns_of[name]:
+            print(f"{name}:")
         mean = {key: sum(run[key] for run in runs) / len(runs) for key in ("return", "log_likelihood")}
         words = runs[-1]["belief"]["words"]
-        print(f"{label(context):<21}{mean['return']:>10.1f}{mean['log_likelihood']:>10.2f}  {words}")
-    table = [{"context": context, "episodes": runs} for context, runs in zip(contexts, episodes, strict=True)]
+        print(f"{label(context):<{width}}{mean['return']:>10.1f}{mean['log_likelihood']:>10.2f}  {words}")
+        returns_of[name].append(mean["return"])
+    for name, of_set in returns_of.items():
+        print(f"{f'mean ({name})':<{width}}{sum(of_set) / len(of_set):>10.1f}")
+    rows = zip(named, contexts, episodes, strict=True)
+    table = [{"set": name, "context": context, "episodes": runs} for name, context, runs in rows]
     write_json(out, {"seed": flags.seed, "steps": steps, "contexts": table})
     print(f"\nresults: {out}")
 

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 import tyro
 
+from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.environments import FAMILIES
-from pyro_dynamics.experiments.progress import label
 from pyro_dynamics.runners.main import run_as_module
 
 
 def list_families() -> None:
     """List the registered families, one a line, the name first."""
     for family in FAMILIES.values():
-        train = ", ".join(map(label, family.train))
-        test = ", ".join(map(label, family.test))
-        print(f"{family.name:<22}{family.description}; {family.parameter} ({family.unit}): train {train}; test {test}")
+        train = " ".join(map(label, family.train))
+        sets = (f"{name} {' '.join(map(label, contexts))}" for name, contexts in family.test_sets.items())
+        print(f"{family.name:<30}{family.description}; {family.axis}: train {train}; {'; '.join(sets)}")
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -1,7 +1,8 @@
 """pyro-dynamics track: compare how fast, and at what price, beliefs follow a change in mid-episode."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import tyro
 from tqdm import tqdm
 
 from pyro_dynamics.diagnostics import ContextProbe
+from pyro_dynamics.diagnostics.context_text import columns
 from pyro_dynamics.diagnostics.tracking_figure import draw_tracks
-from pyro_dynamics.environments import Family, Schedule
+from pyro_dynamics.environments import Context, Family, Schedule, numbers
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json
 from pyro_dynamics.experiments.tracking import Track, summarise, track
@@ -63,8 +65,9 @@ def main(arguments: Sequence[str]) -> None:
     folder, config, family, trained = load_run(flags.dir)
     schedule = check(flags, family, trained)
     steps = flags.steps or schedule.changes[-1][0] + 200
-    out = make_folder(flags.out or folder.path / "track" / flags.schedule.replace(":", "_").replace(",", "_"))
-    probe = ContextProbe(trained.beliefs()[0].numpy(), [float(context) for context in family.train])
+    out = make_folder(flags.out or folder.path / "track" / re.sub(r"[:,=/\s]", "_", flags.schedule))
+    place, axis = line_of(family, schedule)
+    probe = ContextProbe(trained.beliefs()[0].numpy(), [place(context) for context in family.train])
     temperature = config.online.temperature if flags.temperature is None else flags.temperature
 
     tracks: dict[str, Track] = {}
@@ -83,22 +86,46 @@ def main(arguments: Sequence[str]) -> None:
                 told_at = schedule.changes[-1][0] if belief == TOLD else None
                 result = track(team, robots, probe, flags.seed, told_at, lambda: bar.update(1))
                 robots.close()
+                if (lasted := len(result.reward[0])) <= schedule.last_change:
+                    raise UserError(
+                        f"every robot's episode ended within {lasted} steps, before the change: let it come earlier"
+                    )
                 write_json(file, {"settings": settings, "track": result.as_json()})
             else:
                 bar.update(steps)
             tracks[f"{belief} {update}"] = result
 
     settle = min(50, (schedule.changes[-1][0] or steps) // 2)
+    change = schedule.last_change or None
+    goal = place(schedule.at(schedule.last_change))
     summary = {
-        name: summarise(value, schedule, tracks.get(f"{TOLD} {name.split()[1]}"), settle)
+        name: summarise(value, change, goal, tracks.get(f"{TOLD} {name.split()[1]}"), settle)
         for name, value in tracks.items()
     }
     table = "\n".join(table_rows(summary))
     write_json(out / "summary.json", {"run": str(flags.dir), "schedule": flags.schedule, "methods": summary})
-    truth = np.array([float(schedule.at(step)) for step in range(steps)])
+    truth = np.array([place(schedule.at(step)) for step in range(steps)])
     write_bytes(out / "table.md", (table + "\n").encode())
-    write_bytes(out / "tracks.png", draw_tracks(tracks, truth, family.axis))
+    write_bytes(out / "tracks.png", draw_tracks(tracks, truth, axis))
     print(f"{table}\n\nresults: {out}\npicture: {out / 'tracks.png'}")
+
+
+def line_of(family: Family, schedule: Schedule) -> tuple[Callable[[Context], float], str]:
+    """Where a context lies on the line along which the schedule changes, and what that line is called.
+
+    Of a single parameter that is its value; of several it is the way from the first context (0) to the last (1), with
+    each parameter measured in the range that was trained on. Where nothing changes the line is that of the first
+    parameter.
+    """
+    if len(family.parameters) == 1:
+        return lambda context: numbers(context)[0], family.axis
+    first, last = (np.array(numbers(context)) for context in (schedule.changes[0][1], schedule.changes[-1][1]))
+    ranges = np.ptp(columns(family.train), axis=0)
+    step = (last - first) / np.where(ranges > 0, ranges, 1.0) ** 2
+    if not step.any():
+        return lambda context: numbers(context)[0], family.axes[0]
+    size = float(step @ (last - first))
+    return lambda context: float(step @ (np.array(numbers(context)) - first)) / size, "share of the change"
 
 
 def stored_track(file: Path, settings: dict[str, Any]) -> Track | None:

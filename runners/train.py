@@ -1,5 +1,7 @@
 """pyro-dynamics train: learn one dynamics model over several environments at once."""
 
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,12 +10,13 @@ from typing import Annotated, Any, get_args
 import tyro
 
 from pyro_dynamics.control import describe_precision
+from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.diagnostics.figures import draw_training
 from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import RunFolder, learn
+from pyro_dynamics.experiments import RunFolder, Team, check_task, learn
 from pyro_dynamics.experiments.files import write_bytes
-from pyro_dynamics.experiments.progress import Progress, label
+from pyro_dynamics.experiments.progress import Progress
 from pyro_dynamics.runners.assembly import build_team, set_threads
 from pyro_dynamics.runners.configuration import (
     Preset,
@@ -27,6 +30,9 @@ from pyro_dynamics.runners.configuration import (
 )
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
+
+OWN_FAMILY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""package.module:callable"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,9 @@ def main(arguments: Sequence[str]) -> None:
 
     robots = family.make_vector(family.train * config.episodes, config.steps)
     team = build_team(config, family, robots)
-    folder = open_folder(flags)  # only now: settings that make no sense have been refused
+    if flags.resume is None:
+        warn_of_task(config, family, team)
+    folder = open_folder(flags, family.name)  # only now: settings that make no sense have been refused
     data = folder.transitions()
     if data:
         team.load_state_dict(folder.checkpoint())
@@ -81,6 +89,14 @@ def main(arguments: Sequence[str]) -> None:
     print_returns(folder, family)
 
 
+def warn_of_task(config: RunConfig, family: Family, team: Team) -> None:
+    """Check the task on robots of their own, and say where it is not what the environment does."""
+    robots = family.make_vector(family.train, config.steps)
+    for warning in check_task(team.agents[0].task, robots, config.seed):
+        print(f"warning: {warning}", file=sys.stderr)
+    robots.close()
+
+
 def parse(arguments: Sequence[str]) -> TrainFlags:
     """The flags; those that are not given come from the run to resume, or from the preset.
 
@@ -93,7 +109,8 @@ def parse(arguments: Sequence[str]) -> TrainFlags:
         if replace(flags.run, rounds=defaults.rounds) != defaults or flags.out is not None:
             raise UserError("--resume goes on with the settings of its run: give it no other flags than --rounds")
         return flags
-    chosen = find_family(flags.run.family).name, flags.run.preset
+    find_family(flags.run.family)  # one that is not there is refused in words
+    chosen = flags.run.family, flags.run.preset
     if chosen != (defaults.family, defaults.preset):  # the guess was wrong: read again from the right defaults
         defaults = defaults_of(*chosen, arguments)
         flags = tyro.cli(TrainFlags, prog="pyro-dynamics train", args=arguments, default=TrainFlags(run=defaults))
@@ -105,7 +122,7 @@ def guess_defaults(arguments: Sequence[str]) -> RunConfig:
     values = flag_values(arguments)
     if "--resume" in values:
         return from_json(RunFolder.open(Path(values["--resume"])).config)
-    family = next((word for word in arguments if word in FAMILIES), "pendulum-gravity")
+    family = next((word for word in arguments if word in FAMILIES or OWN_FAMILY.fullmatch(word)), "pendulum-gravity")
     preset = values.get("--preset", "quick")
     return defaults_of(family, preset if preset in get_args(Preset) else "quick", arguments)  # type: ignore[arg-type]
 
@@ -117,11 +134,11 @@ def defaults_of(family: str, preset: Preset, arguments: Sequence[str]) -> RunCon
     return replace(config, online=with_choices(online, arguments))
 
 
-def open_folder(flags: TrainFlags) -> RunFolder:
-    """The folder of a new run, or of the run to resume."""
+def open_folder(flags: TrainFlags, family: str) -> RunFolder:
+    """The folder of a new run, named after the family, or of the run to resume."""
     config = flags.run
     if flags.resume is None:
-        name = f"{config.family}-{config.agent}-{config.preset}-{config.seed}"
+        name = f"{family}-{config.agent}-{config.preset}-{config.seed}"
         return RunFolder.create(flags.out or Path("runs") / name, to_json(config))
     folder = RunFolder.open(flags.resume)
     if (folder.last_round or 0) > config.rounds:
@@ -134,14 +151,15 @@ def print_returns(folder: RunFolder, family: Family) -> None:
     """The table at the end: the return of each environment at random, in the last round, and at best."""
     rows = folder.metrics()
     last = rows[-1]["round"]
-    print(f"\n{family.axis:<21}" + f"{'random':>10}{f'round {last}':>12}{'best':>10}")
+    width = max(21, len(family.axis) + 2)
+    print(f"\n{family.axis:<{width}}" + f"{'random':>10}{f'round {last}':>12}{'best':>10}")
     for k, context in enumerate(family.train):
         returns = [row["return"] for row in rows if row["environment"] == k]
-        print(f"{label(context):<21}{returns[0]:>10.1f}{returns[-1]:>12.1f}{max(returns):>10.1f}")
+        print(f"{label(context):<{width}}{returns[0]:>10.1f}{returns[-1]:>12.1f}{max(returns):>10.1f}")
     mean = sum(row["return"] for row in rows if row["round"] == last) / len(family.train)
-    print(f"{'mean':<21}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\npicture: {folder.path / 'training.png'}")
+    print(f"{'mean':<{width}}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\npicture: {folder.path / 'training.png'}")
     if any(row["latent_mean"] for row in rows):
-        print(f"next: pyro-dynamics adapt {folder.path} --context {label(family.test[-1])}")
+        print(f"next: pyro-dynamics adapt {folder.path} --context {label(family.test_contexts[-1])}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "version": set(),
     "parameters": set(),
     "randomness": set(),
-    "tasks": set(),
+    "tasks": {"errors", "randomness"},
     "transitions": {"errors"},
     "environments": {"errors", "tasks"},
     "models": {"errors", "transitions"},

@@ -1,10 +1,13 @@
 """What the README shows works as it stands."""
 
+import json
 import re
 from pathlib import Path
 
+import pytest
 import torch
 
+from pyro_dynamics.runners.main import main
 from pyro_dynamics.transitions import Transitions
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -40,3 +43,21 @@ def test_the_environment_is_made_and_changed() -> None:
     names: dict[str, object] = {}
     exec(compile(python_block("`models`, `guides` and `runners` are imported"), "README.md", "exec"), names)
     assert names["env"].unwrapped.context == -6.0  # type: ignore[attr-defined]
+
+
+def test_the_environment_of_ones_own_trains_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = python_block("Write a Gymnasium environment")
+    assert len(text.splitlines()) <= 35
+    assert len([line for line in text.splitlines() if line.strip()]) < 30
+    (tmp_path / "my_robot.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    small = ["--rounds", "1", "--steps", "20", "--episodes", "1", "--offline.min-steps", "50"]
+    assert main(["train", "my_robot:make_family", *small]) == 0
+    assert "warning" not in capsys.readouterr().err
+    run = "runs/sledge-latent-quick-0"
+    rows = [json.loads(line) for line in Path(run, "metrics.jsonl").read_text().splitlines()]
+    assert [row["context"] for row in rows[4:]] == [0.5, 1.0, 2.0, 4.0]
+    assert main(["adapt", run, "--context", "3", "--steps", "3"]) == 0

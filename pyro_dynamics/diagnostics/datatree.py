@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Normal
 from xarray import Dataset, DataTree
 
+from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.randomness import drawing_from
 from pyro_dynamics.transitions import Transitions
@@ -81,7 +82,8 @@ def to_datatree(
         "action": (("transition", "action_dim"), shown.action.numpy()),
     }
     if contexts is not None:
-        constant["context"] = ("environment", np.array(list(contexts)))
+        values = np.array(list(contexts))
+        constant["context"] = (("environment", "parameter")[: values.ndim], values)
     by_environment, by_latent = (*SAMPLE, "environment"), (*SAMPLE, "environment", "latent")
     groups = {
         "posterior": _dataset({"e": (by_latent, e)}, latents),
@@ -142,7 +144,7 @@ def environment_labels(contexts: Sequence[Any] | None, environments: int) -> lis
     """A name for each environment: its context, numbered where two are alike; its number where none is known."""
     if contexts is None:
         return [str(k) for k in range(environments)]
-    names = [context if isinstance(context, str) else f"{float(context):g}" for context in contexts]
+    names = [label(context) for context in contexts]
     return [f"{name} ({k})" if names.count(name) > 1 else name for k, name in enumerate(names)]
 
 

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from pyro_dynamics.diagnostics.context_text import columns, label
 from pyro_dynamics.diagnostics.probe import ContextProbe
 
 STYLE: Any = {
@@ -42,7 +43,7 @@ def draw_training(rows: Sequence[Mapping[str, Any]], axis: str) -> bytes:
                 [row["return"] for row in series],
                 color=colour,
                 marker=".",
-                label=_text(context),
+                label=label(context),
             )
             latent = [row for row in series if row["latent_mean"]]
             for dimension in range(dimensions):
@@ -64,7 +65,7 @@ def draw_training(rows: Sequence[Mapping[str, Any]], axis: str) -> bytes:
 
 def draw_adaptation(
     steps: Sequence[Mapping[str, Any]],
-    axis: str,
+    axes: Sequence[str],
     trained: Sequence[Any],
     trained_means: np.ndarray,
     probe: ContextProbe | None,
@@ -74,7 +75,7 @@ def draw_adaptation(
     Args:
         steps: rows with ``step``, ``context``, ``reward``, ``log_likelihood``, ``mean`` and ``sd``; where they have
             ``coverage`` too, that of the 90 % predictive intervals is drawn at the bottom.
-        axis: name and unit of the hidden parameter.
+        axes: name and unit of each hidden parameter.
         trained: the training contexts.
         trained_means: their latent means ``[K, d]``.
         probe: from latents to contexts, where contexts are numbers.
@@ -83,19 +84,26 @@ def draw_adaptation(
     mean, scale = np.array([row["mean"] for row in steps]), np.array([row["sd"] for row in steps])
     dimensions = mean.shape[-1]
     with matplotlib.rc_context(STYLE):
-        heights = [1.0] * (2 + dimensions + (probe is not None)) + [0.6] * ("coverage" in steps[0])
+        decoded = len(axes) if probe is not None else 0
+        heights = [1.0] * (2 + dimensions + decoded) + [0.6] * ("coverage" in steps[0])
         figure = Figure(figsize=(9, 2.3 * sum(heights)), layout="constrained")
-        axes = list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
-        axes[-1].set(xlabel="step")
+        panels = list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
+        panels[-1].set(xlabel="step")
         if "coverage" in steps[0]:
-            _draw_coverage(axes.pop(), time, np.array([row["coverage"] for row in steps]))
+            _draw_coverage(panels.pop(), time, np.array([row["coverage"] for row in steps]))
         if probe is not None:
-            _draw_decoded(axes.pop(0), time, steps, mean, scale, probe, axis, trained)
+            panels[0].set_title(
+                "the belief, read by a linear probe on the trained latents (dotted: contexts trained on)", fontsize=11
+            )
+            truth, known = columns([row["context"] for row in steps]), columns(trained)
+            belief, spread = columns(probe.predict(mean)), columns(probe.spread(scale))
+            for axis, *column in zip(axes, truth.T, belief.T, spread.T, known.T, strict=True):
+                _draw_decoded(panels.pop(0), axis, time, *column)
         colours = _colours(len(trained))
         for dimension in range(dimensions):
-            panel = axes.pop(0)
+            panel = panels.pop(0)
             for colour, context, level in zip(colours, trained, trained_means[:, dimension], strict=True):
-                panel.axhline(level, color=colour, ls=":", lw=1.5, label=_text(context))
+                panel.axhline(level, color=colour, ls=":", lw=1.5, label=label(context))
             _band(panel, time, mean[:, dimension], scale[:, dimension], "black")
             # The first steps' belief is as wide as the prior: show what lies around the trained latents.
             levels = trained_means[:, dimension]
@@ -103,7 +111,7 @@ def draw_adaptation(
             panel.set(ylabel=f"latent {dimension}", ylim=(levels.min() - reach, levels.max() + reach))
             if dimension == 0:
                 panel.legend(title="trained on", fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        for panel, name, key in zip(axes, ("reward", "log p(s') [nats]"), ("reward", "log_likelihood"), strict=True):
+        for panel, name, key in zip(panels, ("reward", "log p(s') [nats]"), ("reward", "log_likelihood"), strict=True):
             values = np.array([row[key] for row in steps])
             panel.plot(time, values, color="tab:blue", alpha=0.25, lw=0.8)
             width = max(1, len(values) // 20)
@@ -176,25 +184,20 @@ def _draw_coverage(panel: Axes, time: np.ndarray, coverage: np.ndarray) -> None:
 
 def _draw_decoded(
     panel: Axes,
-    time: np.ndarray,
-    steps: Sequence[Mapping[str, Any]],
-    mean: np.ndarray,
-    scale: np.ndarray,
-    probe: ContextProbe,
     axis: str,
-    trained: Sequence[float],
+    time: np.ndarray,
+    truth: np.ndarray,
+    decoded: np.ndarray,
+    spread: np.ndarray,
+    trained: np.ndarray,
 ) -> None:
-    for context in trained:
+    for context in np.unique(trained):
         panel.axhline(context, color="grey", ls=":", lw=1)
-    panel.plot(time, [row["context"] for row in steps], color="tab:red", lw=2, label="truth")
-    decoded, spread = probe.predict(mean), probe.spread(scale)
+    panel.plot(time, truth, color="tab:red", lw=2, label="truth")
     _band(panel, time, decoded, spread, "black", "belief, two standard deviations")
-    reach = max(trained) - min(trained)
-    panel.set(ylabel=axis, ylim=(min(trained) - 0.6 * reach, max(trained) + 0.6 * reach))
+    reach = np.ptp(trained)
+    panel.set(ylabel=axis, ylim=(trained.min() - 0.6 * reach, trained.max() + 0.6 * reach))
     panel.legend(fontsize=9, loc="lower right")
-    panel.set_title(
-        "the belief, read by a linear probe on the trained latents (dotted: contexts trained on)", fontsize=11
-    )
 
 
 def _band(
@@ -213,10 +216,6 @@ def _by_environment(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str,
 
 def _colours(count: int) -> list[Any]:
     return list(matplotlib.colormaps["viridis"](np.linspace(0, 0.9, count)))
-
-
-def _text(context: Any) -> str:
-    return context if isinstance(context, str) else f"{context:g}"
 
 
 def png(figure: Figure) -> bytes:

@@ -15,7 +15,8 @@ from matplotlib.ticker import MaxNLocator
 from scipy.stats import chi2
 from xarray import DataArray, DataTree
 
-from pyro_dynamics.diagnostics.figures import STYLE, _colours, _text, png
+from pyro_dynamics.diagnostics.context_text import columns, label
+from pyro_dynamics.diagnostics.figures import STYLE, _colours, png
 from pyro_dynamics.diagnostics.probe import ContextProbe
 
 LEVEL = 0.94
@@ -56,7 +57,7 @@ def draw_latents(
     means: np.ndarray,
     draws: np.ndarray,
     contexts: Sequence[Any],
-    axis: str,
+    axes: Sequence[str],
     others: Mapping[str, np.ndarray] | None = None,
 ) -> bytes:
     """Latent means with 94 % regions and, where contexts are numbers, the contexts that a probe reads; as a PNG.
@@ -64,35 +65,35 @@ def draw_latents(
     Args:
         means: ``[K, d]``; of more than two dimensions the first two are drawn.
         draws: from the posteriors, ``[S, K, d]``.
-        contexts: the true hidden parameters, K numbers or names.
-        axis: name and unit of the hidden parameter.
+        contexts: the true hidden parameters, K numbers or names, or tuples of P numbers.
+        axes: name and unit of each hidden parameter.
         others: for each name the latent means ``[K, d]`` of another run, drawn after :func:`procrustes` where K is
             at least 3.
     """
     numeric = not isinstance(contexts[0], str)
     # Any line goes through two contexts.
-    decodable = numeric and len(set(contexts)) > 2
+    decodable = len(axes) if numeric and len(set(contexts)) > 2 else 0
     colours = _colours(len(means))
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(11 if decodable else 7.5, 5.2), layout="constrained")
+        figure = Figure(figsize=(5.5 * (1 + decodable) if decodable else 7.5, 5.2), layout="constrained")
         panels = figure.subplots(1, 1 + decodable, squeeze=False)[0]
         if means.shape[1] > 1:
             _draw_plane(panels[0], means, draws, contexts, colours)
         else:
-            _draw_line(panels[0], means, draws, contexts, colours, axis)
+            _draw_line(panels[0], means, draws, contexts, colours, ", ".join(axes))
         # Any two points can be laid upon any other two.
         if others and len(means) > 2:
             _draw_others(panels[0], means, others, colours)
             figure.legend(loc="outside lower left", fontsize=10, ncols=2, frameon=False)
-        if decodable:
-            _draw_probe(panels[1], means, draws, [float(context) for context in contexts], colours, axis)
+        for panel, axis, column in zip(panels[1:], axes, columns(contexts).T if decodable else (), strict=False):
+            _draw_probe(panel, means, draws, column.tolist(), colours, axis)
         return png(figure)
 
 
 def _draw_plane(
     panel: Axes, means: np.ndarray, draws: np.ndarray, contexts: Sequence[Any], colours: Sequence[Any]
 ) -> None:
-    if not isinstance(contexts[0], str):
+    if isinstance(contexts[0], float | int):
         order = np.argsort(np.asarray(contexts, dtype=float))
         panel.plot(*means[order, :2].T, color="grey", lw=1, alpha=0.5, zorder=1)
     for k, (colour, context) in enumerate(zip(colours, contexts, strict=True)):
@@ -101,7 +102,7 @@ def _draw_plane(
         place = (means[k, 0] + half_width, means[k, 1])
         halo = patheffects.withStroke(linewidth=3, foreground="white")
         panel.annotate(
-            _text(context), place, xytext=(5, 0), textcoords="offset points", va="center", path_effects=[halo]
+            label(context), place, xytext=(5, 0), textcoords="offset points", va="center", path_effects=[halo]
         )
     words = "latent means" if means.shape[1] == 2 else f"latent means (the first two of {means.shape[1]})"
     panel.margins(0.12)
@@ -132,7 +133,7 @@ def _draw_line(
     for k, colour in enumerate(colours):
         panel.plot([low[k], high[k]], [k, k], color=colour, lw=4, alpha=0.5, solid_capstyle="butt")
         panel.plot(means[k, 0], k, "o", color=colour, ms=7)
-    panel.set_yticks(range(len(means)), [_text(context) for context in contexts])
+    panel.set_yticks(range(len(means)), [label(context) for context in contexts])
     panel.set(
         xlabel="latent 0", ylabel=axis, title=f"latent means, {LEVEL:.0%} intervals", ylim=(-0.6, len(means) - 0.4)
     )

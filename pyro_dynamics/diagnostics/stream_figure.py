@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
+from pyro_dynamics.diagnostics.context_text import columns, label
 from pyro_dynamics.diagnostics.figures import STYLE, png
 from pyro_dynamics.diagnostics.health import LOW_COVERAGE, RECENT
 from pyro_dynamics.diagnostics.predictive import LEVEL
@@ -31,7 +32,7 @@ def draw_stream(
     diagnosis: Any,
     contexts: Sequence[Any],
     latent: np.ndarray | None,
-    axis: str,
+    axes: Sequence[str],
     trained_means: np.ndarray,
     trained_contexts: Sequence[Any],
 ) -> bytes:
@@ -44,34 +45,39 @@ def draw_stream(
         diagnosis: from :func:`pyro_dynamics.experiments.stream_diagnosis.diagnose_stream`.
         contexts: the true hidden parameter at each of T steps.
         latent: draws of the belief after each step, ``[T, S, d]``, or None.
-        axis: name and unit of the hidden parameter.
+        axes: name and unit of each hidden parameter.
         trained_means: latent means of the environments that were trained on, ``[K, d]``.
         trained_contexts: their contexts, K of them.
     """
     decoded = diagnosis.decoded is not None
-    bands = 0 if latent is None else 1 if decoded else latent.shape[2]
+    bands = 0 if latent is None else len(axes) if decoded else latent.shape[2]
     heights = [1.6 if decoded else 1.0] * bands + [1.0] * bool(diagnosis.steps) + [0.8] * bool(diagnosis.running)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(9, 2.0 * sum(heights) + 1.1), layout="constrained")
-        axes = list(
+        panels = list(
             figure.subplots(len(heights) or 1, 1, sharex=True, squeeze=False, height_ratios=heights or [1])[:, 0]
         )
         kinds = ["outside"] * bands + ["k-hat"] * bool(diagnosis.steps) + ["coverage"] * bool(diagnosis.running)
-        for panel, kind in zip(axes, kinds, strict=False):
+        for panel, kind in zip(panels, kinds, strict=False):
             _shade(panel, diagnosis, kind)
         _head(figure, diagnosis)
-        panels = iter(axes)
+        free = iter(panels)
         if decoded:
-            _draw_decoded(next(panels), diagnosis, contexts, axis, trained_contexts)
+            truth, trained = columns(contexts).T, columns(trained_contexts).T
+            regions = np.moveaxis(np.array(diagnosis.decoded).reshape(3, len(contexts), -1), -1, 0)
+            errors = np.atleast_1d(diagnosis.probe_error)
+            for column in zip(regions, errors, truth, axes, trained, strict=True):
+                _draw_decoded(next(free), *column)
+            _legend(panels[0], "belief, read by a linear probe")
         elif latent is not None:
             for dimension, region in enumerate(np.moveaxis(central_region(latent), -1, 0)):
-                _draw_latent(next(panels), region, dimension, trained_means[:, dimension], trained_contexts)
-            _name_contexts(axes[0], contexts)
+                _draw_latent(next(free), region, dimension, trained_means[:, dimension], trained_contexts)
+            _name_contexts(panels[0], contexts)
         if diagnosis.steps:
-            _draw_k_hat(next(panels), diagnosis)
+            _draw_k_hat(next(free), diagnosis)
         if diagnosis.running:
-            _draw_coverage(next(panels), diagnosis)
-        axes[-1].set(xlabel="step", xlim=(0, max(diagnosis.length - 1, 1)))
+            _draw_coverage(next(free), diagnosis)
+        panels[-1].set(xlabel="step", xlim=(0, max(diagnosis.length - 1, 1)))
         return png(figure)
 
 
@@ -95,28 +101,27 @@ def _head(figure: Figure, diagnosis: Any) -> None:
         figure.legend(handles=patches, loc="upper right", fontsize=9, frameon=False, ncols=2)
 
 
-def _draw_decoded(panel: Axes, diagnosis: Any, contexts: Sequence[float], axis: str, trained: Sequence[float]) -> None:
-    low, middle, high = np.array(diagnosis.decoded)
-    truth, steps = np.array(contexts, dtype=float), np.arange(len(contexts))
-    for context in trained:
-        panel.axhline(context, color="grey", ls=":", lw=1, label="trained on" if context == trained[0] else None)
+def _draw_decoded(
+    panel: Axes, region: np.ndarray, error: float, truth: np.ndarray, axis: str, trained: np.ndarray
+) -> None:
+    (low, middle, high), steps = region, np.arange(len(truth))
+    levels = np.unique(trained)
+    for level in levels:
+        panel.axhline(level, color="grey", ls=":", lw=1, label="trained on" if level == levels[0] else None)
     panel.fill_between(steps, low, high, color=BELIEF, alpha=0.2, lw=0, label=f"{100 * REGION:.0f} % region")
     panel.plot(steps, middle, color=BELIEF, lw=1.3)
-    error = diagnosis.probe_error
     panel.fill_between(steps, truth - error, truth + error, step="mid", color=TRUTH, alpha=0.15, lw=0)
     panel.step(steps, truth, where="mid", color=TRUTH, lw=2, label="truth, with the probe's error")
-    shown = np.concatenate([np.asarray(trained, dtype=float), truth])
+    shown = np.concatenate([trained, truth])
     reach = 0.35 * np.ptp(shown) or 1.0
     panel.set(ylabel=axis, ylim=(shown.min() - reach, shown.max() + reach))
-    _legend(panel, "belief, read by a linear probe")
 
 
 def _draw_latent(panel: Axes, region: np.ndarray, dimension: int, levels: np.ndarray, trained: Sequence[Any]) -> None:
     low, middle, high = region
     colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(levels)))
     for colour, context, level in zip(colours, trained, levels, strict=True):
-        label = context if isinstance(context, str) else f"{context:g}"
-        panel.axhline(level, color=colour, ls=":", lw=1.6, label=label)
+        panel.axhline(level, color=colour, ls=":", lw=1.6, label=label(context))
     steps = np.arange(len(middle))
     panel.fill_between(steps, low, high, color=BELIEF, alpha=0.2, lw=0)
     panel.plot(steps, middle, color=BELIEF, lw=1.3)
@@ -134,9 +139,8 @@ def _name_contexts(panel: Axes, contexts: Sequence[Any]) -> None:
     for step, context in enumerate(contexts):
         if step == 0 or context != contexts[step - 1]:
             panel.axvline(step, color=TRUTH, lw=1)
-            text = context if isinstance(context, str) else f"{context:g}"
             panel.annotate(
-                f"truth: {text}",
+                f"truth: {label(context)}",
                 (step, 1),
                 (4, -4),
                 xycoords=("data", "axes fraction"),

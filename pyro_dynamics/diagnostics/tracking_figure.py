@@ -31,7 +31,7 @@ def draw_tracks(tracks: Mapping[str, Any], truth: np.ndarray, axis: str) -> byte
                 style = "--" if name.startswith("told") else "-"
                 panel.plot(np.median(decoded, 0), style, color=f"C{index}", lw=1.8, label=name.split()[0])
                 panel.fill_between(
-                    range(len(truth)), decoded.min(0), decoded.max(0), color=f"C{index}", alpha=0.12, lw=0
+                    range(decoded.shape[1]), decoded.min(0), decoded.max(0), color=f"C{index}", alpha=0.12, lw=0
                 )
             panel.set(
                 ylabel=axis,

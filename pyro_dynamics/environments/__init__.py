@@ -1,14 +1,33 @@
-"""Families of Gymnasium environments with a named hidden parameter, and schedules that change it."""
+"""Families of Gymnasium environments with named hidden parameters, and schedules that change them."""
 
 from gymnasium.envs.registration import register
 
+from pyro_dynamics.environments.cadm_families import CADM
+from pyro_dynamics.environments.contexts import Context, extrapolated, grid, interpolated, latin, numbers, sample
 from pyro_dynamics.environments.family import Family
-from pyro_dynamics.environments.hidden_parameter import Context, HiddenParameter
+from pyro_dynamics.environments.hidden_parameter import HiddenParameter
+from pyro_dynamics.environments.loading import load_family
+from pyro_dynamics.environments.mujoco_family import mujoco_family
+from pyro_dynamics.environments.ready_families import GYMNASIUM, PAPER
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.tasks import HalfCheetahTask, PendulumTask
 
-__all__ = ["FAMILIES", "Context", "Family", "HiddenParameter", "Schedule", "ScheduledContext", "find_family"]
+__all__ = [
+    "FAMILIES",
+    "Context",
+    "Family",
+    "HiddenParameter",
+    "Schedule",
+    "ScheduledContext",
+    "extrapolated",
+    "find_family",
+    "grid",
+    "interpolated",
+    "latin",
+    "mujoco_family",
+    "numbers",
+    "sample",
+]
 
 register(
     "pyro_dynamics/PendulumGravity-v0",
@@ -26,49 +45,18 @@ register(
     max_episode_steps=1000,
 )
 
-FAMILIES: dict[str, Family] = {
-    family.name: family
-    for family in (
-        Family(
-            name="pendulum-gravity",
-            environment_id="pyro_dynamics/PendulumGravity-v0",
-            parameter="gravity",
-            unit="m/s^2",
-            train=(2.0, 4.0, 6.0, 8.0, 10.0),
-            test=(1.0, 3.0, 5.0, 7.0, 9.0, 11.0),
-            task=PendulumTask,
-            description="Gymnasium's Pendulum under gravity of varying size",
-        ),
-        Family(
-            name="halfcheetah-tilt",
-            environment_id="pyro_dynamics/HalfCheetahTilt-v0",
-            parameter="tilt",
-            unit="degrees",
-            train=(-12.0, -6.0, 0.0, 6.0, 12.0),
-            test=(-15.0, -9.0, -3.0, 3.0, 9.0, 15.0),
-            task=HalfCheetahTask,
-            description="HalfCheetah on a slope: gravity tilted, downhill where positive (the paper)",
-        ),
-        Family(
-            name="halfcheetah-crippled",
-            environment_id="pyro_dynamics/HalfCheetahCrippled-v0",
-            parameter="disabled",
-            unit="actuator",
-            train=("none", "back-thigh", "back-shin", "front-thigh", "front-shin"),
-            test=("back-foot", "front-foot"),
-            task=HalfCheetahTask,
-            description="HalfCheetah with one disabled actuator, or none",
-        ),
-    )
-}
+FAMILIES: dict[str, Family] = {family.name: family for family in (*PAPER, *GYMNASIUM, *CADM)}
 
 
 def find_family(name: str) -> Family:
-    """The registered family ``name``.
+    """The registered family ``name``, or the one that ``package.module:callable`` gives.
 
     Raises:
         UserError: if there is none.
     """
+    if ":" in name:
+        return load_family(name)
     if name not in FAMILIES:
-        raise UserError(f"unknown family {name!r}: choose one of {', '.join(FAMILIES)}")
+        known = ", ".join(FAMILIES)
+        raise UserError(f"unknown family {name!r}: choose one of {known}, or give your own as package.module:callable")
     return FAMILIES[name]

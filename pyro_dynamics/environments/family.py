@@ -1,41 +1,75 @@
-"""A family of environments that differ in one hidden parameter."""
+"""A family of environments that differ in hidden parameters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
-from gymnasium.spaces import Box, Space
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
 
-from pyro_dynamics.environments.hidden_parameter import Context
+from pyro_dynamics.environments.contexts import Context, as_context, numbers, parse_number, split_context
+from pyro_dynamics.environments.hidden_parameter import AttributeContext, hidden_parameter
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
+from pyro_dynamics.environments.schedule_text import parse_schedule
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.tasks import Task
+from pyro_dynamics.tasks import Task, check_spaces
 
 
 @dataclass(frozen=True)
 class Family:
-    """One Gymnasium environment under several values of its hidden parameter.
+    """One Gymnasium environment under several values of its hidden parameters.
 
     Attributes:
         name: what a user types.
-        environment_id: the registered Gymnasium id; its environment is a :class:`HiddenParameter`.
-        parameter: the constructor's argument that is hidden, with its ``unit`` for axes and tables.
-        train: the contexts to learn from.
-        test: the contexts to be met later.
+        environment: a registered Gymnasium id, or anything that takes one keyword for each hidden parameter and
+            returns an environment. Where that is no :class:`~pyro_dynamics.environments.HiddenParameter`, each
+            parameter is read back from the environment's attribute of that name.
+        parameter: the keyword that is hidden, or a tuple of several.
+        unit: of the parameter, for axes and tables, or a tuple of as many.
+        train: the contexts to learn from: numbers, names of categories, or tuples with a number for each parameter.
+        test: the contexts to be met later, or named sets of them.
         task: makes the task that the planner needs.
         description: one line for people.
+
+    Raises:
+        UserError: if units or contexts do not fit the parameters.
     """
 
     name: str
-    environment_id: str
-    parameter: str
-    unit: str
+    environment: str | Callable[..., gymnasium.Env]
+    parameter: str | tuple[str, ...]
+    unit: str | tuple[str, ...]
     train: tuple[Context, ...]
-    test: tuple[Context, ...]
+    test: tuple[Context, ...] | Mapping[str, tuple[Context, ...]]
     task: Callable[[], Task]
-    description: str
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.units) != len(self.parameters):
+            raise UserError(f"family {self.name}: {len(self.parameters)} parameters have {len(self.units)} units")
+        if not self.train or not self.test_contexts:
+            raise UserError(f"family {self.name} needs contexts to train on and to test on")
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the hidden parameters."""
+        return (self.parameter,) if isinstance(self.parameter, str) else tuple(self.parameter)
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The unit of each hidden parameter."""
+        return (self.unit,) if isinstance(self.unit, str) else tuple(self.unit)
+
+    @property
+    def test_sets(self) -> dict[str, tuple[Context, ...]]:
+        """The test contexts by the name of their set, which is ``test`` where they have none."""
+        return dict(self.test) if isinstance(self.test, Mapping) else {"test": tuple(self.test)}
+
+    @property
+    def test_contexts(self) -> tuple[Context, ...]:
+        """The contexts of all test sets, one after the other."""
+        return tuple(context for contexts in self.test_sets.values() for context in contexts)
 
     @property
     def numeric(self) -> bool:
@@ -43,25 +77,84 @@ class Family:
         return not isinstance(self.train[0], str)
 
     @property
+    def axes(self) -> tuple[str, ...]:
+        """Name and unit of each hidden parameter, for axes and tables."""
+        return tuple(f"{name} ({unit})" for name, unit in zip(self.parameters, self.units, strict=True))
+
+    @property
     def axis(self) -> str:
-        """Name and unit of the hidden parameter, for axes and tables."""
-        return f"{self.parameter} ({self.unit})"
+        """Name and unit of all hidden parameters together."""
+        return ", ".join(self.axes)
 
     def parse_context(self, value: Any) -> Context:
         """The context that ``value`` stands for; raises :class:`UserError` if the simulator does not accept it."""
-        return _environment_class(self.environment_id).parse_context(value)
+        own = getattr(self._creator, "parse_context", None)
+        return own(value) if own is not None else self._parse(value)
 
-    def parse_schedule(self, text: str) -> Schedule:
-        """The schedule written as ``0:-6,500:6``, with every context checked before anything runs."""
-        schedule = Schedule.parse(text)
+    def _parse(self, value: Any) -> Context:
+        """A context of an environment that has no rules of its own: finite numbers, or categories that it declares."""
+        values = split_context(value, self.parameters)
+        if self.numeric:
+            return as_context([parse_number(v, n, unit=u) for v, n, u in zip(values, *self._names, strict=True)])
+        known = dict.fromkeys((*self.train, *self.test_contexts))
+        if values[0] not in known:
+            raise UserError(f"{self.parameter} must be one of {', '.join(map(str, known))}, not {value!r}")
+        return values[0]
+
+    @property
+    def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.parameters, self.units
+
+    @property
+    def _creator(self) -> Any:
+        """What makes the environment: a class, a function or an object."""
+        if not isinstance(self.environment, str):
+            return self.environment
+        try:
+            entry: Any = gymnasium.spec(self.environment).entry_point
+        except gymnasium.error.Error as fault:
+            raise UserError(f"family {self.name}: {fault}") from None
+        return gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+
+    def parse_schedule(self, text: str, steps: int = 1000) -> Schedule:
+        """The schedule written as ``0:-6,500:6``, or in another form of ``schedule_text``.
+
+        Every context is checked before anything runs. A sine or a random walk goes on for ``steps``.
+        """
+        schedule = parse_schedule(text, self.parse_context, steps)
         return replace(schedule, changes=tuple((step, self.parse_context(value)) for step, value in schedule.changes))
 
     def make(self, context: Context | Schedule, max_steps: int) -> gymnasium.Env:
-        """One environment whose episodes are truncated after ``max_steps`` steps."""
+        """One environment whose episodes are truncated after ``max_steps`` steps.
+
+        Its true context is in ``info["context"]``, read back from the simulator, and never in the observation.
+
+        Raises:
+            UserError: if the simulator does not accept a context, or did not take it.
+        """
         schedule = context if isinstance(context, Schedule) else Schedule.constant(self.parse_context(context))
-        start = {self.parameter: schedule.at(0)}
-        env = gymnasium.make(self.environment_id, max_episode_steps=max_steps, disable_env_checker=True, **start)
-        return ScheduledContext(env, schedule)
+        start = self.parse_context(schedule.at(0))
+        env = self._create(start, max_steps)
+        if hidden_parameter(env) is None:
+            env = AttributeContext(env, self.parameter, start)
+        return self.task().wrap(ScheduledContext(env, schedule))  # a task may read the true context in info
+
+    def _create(self, context: Context, max_steps: int) -> gymnasium.Env:
+        values: tuple[Any, ...] = (context,) if isinstance(context, str) else numbers(context)
+        settings: dict[str, Any] = dict(zip(self.parameters, values, strict=True))
+        try:
+            if isinstance(self.environment, str):
+                make: Any = gymnasium.make
+                return make(self.environment, max_episode_steps=max_steps, disable_env_checker=True, **settings)
+            return TimeLimit(self.environment(**settings), max_steps)
+        except TypeError as fault:
+            if "unexpected keyword argument" not in str(fault) or not any(
+                f"'{name}'" in str(fault) for name in settings
+            ):
+                raise
+            raise UserError(
+                f"family {self.name}: its environment does not take {', '.join(settings)} as keywords ({fault})"
+            ) from fault
 
     def make_vector(self, contexts: Sequence[Context | Schedule], max_steps: int) -> SyncVectorEnv:
         """K environments in lockstep, with autoreset off: the step after an end would be a false transition.
@@ -71,23 +164,5 @@ class Family:
         """
         makers = [lambda context=context: self.make(context, max_steps) for context in contexts]
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
-        check_spaces(self.environment_id, vector.single_observation_space, vector.single_action_space)
+        check_spaces(self.name, vector.single_observation_space, vector.single_action_space)
         return vector
-
-
-def check_spaces(name: str, observations: Space, actions: Space) -> None:
-    """Refuse an environment in which nothing here can plan.
-
-    Raises:
-        UserError: if its actions or observations are not boxes of real vectors.
-    """
-    for kind, space in (("observation", observations), ("action", actions)):
-        if not isinstance(space, Box) or len(space.shape) != 1:
-            raise UserError(
-                f"{name} has the {kind} space {space}: only a Box of one axis works here; wrap the environment so "
-                f"that its {kind} is a vector of real numbers"
-            )
-
-
-def _environment_class(environment_id: str) -> Any:
-    return gymnasium.envs.registration.load_env_creator(str(gymnasium.spec(environment_id).entry_point))

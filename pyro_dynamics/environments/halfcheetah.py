@@ -1,38 +1,29 @@
 """HalfCheetah with the observation and the reset of PETS."""
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import mujoco
 import numpy as np
 from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
 from gymnasium.spaces import Box
 from gymnasium.utils import EzPickle
 
 from pyro_dynamics.environments.hidden_parameter import HiddenParameter
+from pyro_dynamics.environments.quiet_mujoco import without_settotalmass_warning
 
 
-class PETSHalfCheetahEnv(HiddenParameter, HalfCheetahEnv):
+class PETSHalfCheetahEnv(HalfCheetahEnv):
     """Gymnasium's HalfCheetah-v5 with the velocity over the last step in front of its observation.
 
     The observation (18) is [(x_t - x_{t-1}) / dt, qpos[1:] (8), qvel (9)], so that the reward can be computed from
     it. Episodes start at the initial state with N(0, 0.001^2) noise on positions and velocities (Chua et al. 2018).
     """
 
-    def __init__(self, context: Any, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         self._x_before = 0.0
-        with _without_settotalmass_warning():
+        with without_settotalmass_warning():
             HalfCheetahEnv.__init__(self, reset_noise_scale=0.001, **kwargs)
-        # Copying and pickling re-run the constructor: it must be called with OUR arguments.
-        EzPickle.__init__(self, **{self.parameter: context}, **kwargs)
+        EzPickle.__init__(self, **kwargs)  # copying and pickling re-run the constructor, with OUR arguments
         self.observation_space = Box(-np.inf, np.inf, (18,), np.float64)
-        self.set_context(context)
-
-    def __getstate__(self) -> dict[str, Any]:
-        self._ezpickle_kwargs[self.parameter] = self.context  # it may have changed since the constructor
-        return super().__getstate__()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         self._x_before = float(self.data.qpos[0])
@@ -51,17 +42,16 @@ class PETSHalfCheetahEnv(HiddenParameter, HalfCheetahEnv):
         return np.concatenate([[velocity], self.data.qpos[1:], self.data.qvel])
 
 
-@contextmanager
-def _without_settotalmass_warning() -> Iterator[None]:
-    """Drop MuJoCo's deprecation notice about Gymnasium's own model file; any other warning becomes a Python one."""
+class HiddenHalfCheetahEnv(HiddenParameter, PETSHalfCheetahEnv):
+    """The same with one hidden parameter; copies keep it."""
 
-    def forward(message: str) -> None:
-        if "settotalmass" not in message:
-            warnings.warn(message, stacklevel=2)
+    parameter: str
 
-    before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(forward)
-    try:
-        yield
-    finally:
-        mujoco.set_mju_user_warning(before)
+    def __init__(self, context: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        EzPickle.__init__(self, **{self.parameter: context}, **kwargs)
+        self.set_context(context)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._ezpickle_kwargs[self.parameter] = self.context  # it may have changed since the constructor
+        return super().__getstate__()

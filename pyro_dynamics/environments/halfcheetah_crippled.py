@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from pyro_dynamics.environments.halfcheetah import PETSHalfCheetahEnv
+from pyro_dynamics.environments.halfcheetah import HiddenHalfCheetahEnv
 from pyro_dynamics.errors import UserError
 
 ACTUATORS = ("back-thigh", "back-shin", "back-foot", "front-thigh", "front-shin", "front-foot")
 """The actuators in the simulator's order."""
 
 
-class HalfCheetahCrippledEnv(PETSHalfCheetahEnv):
+class HalfCheetahCrippledEnv(HiddenHalfCheetahEnv):
     """HalfCheetah whose actuator ``disabled`` gives no torque; ``"none"`` is the healthy body.
 
     The control cost still counts the action that was asked of the dead actuator.

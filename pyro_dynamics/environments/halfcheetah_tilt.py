@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from pyro_dynamics.environments.halfcheetah import PETSHalfCheetahEnv
-from pyro_dynamics.environments.hidden_parameter import parse_number
+from pyro_dynamics.environments.contexts import parse_number
+from pyro_dynamics.environments.halfcheetah import HiddenHalfCheetahEnv
 
 GRAVITY = 9.81
 """Size of gravity in m/s^2; only its direction changes."""
 
 
-class HalfCheetahTiltEnv(PETSHalfCheetahEnv):
+class HalfCheetahTiltEnv(HiddenHalfCheetahEnv):
     """HalfCheetah under gravity tilted by ``tilt`` degrees; positive tilts run downhill, towards +x."""
 
     parameter = "tilt"

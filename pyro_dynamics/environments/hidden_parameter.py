@@ -1,22 +1,23 @@
-"""An environment whose physics hold one named hidden parameter."""
+"""An environment whose physics hold named hidden parameters."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
+import gymnasium
+from gymnasium.utils import RecordConstructorArgs
+
+from pyro_dynamics.environments.contexts import Context, as_context, numbers, same_context, split_context
 from pyro_dynamics.errors import UserError
-
-Context = float | str
-"""The value of a hidden parameter: a number with a unit, or the name of a category."""
 
 
 class HiddenParameter:
-    """Mixin for a Gymnasium environment: read and change its hidden parameter, also in mid-episode.
+    """Mixin for a Gymnasium environment or wrapper: read and change its hidden parameter, also in mid-episode.
 
-    The parameter is a constructor argument named by :attr:`parameter`. :attr:`context` is always read back from the
-    simulator, never from a remembered value.
+    :attr:`context` is always read back from the simulator, never from a remembered value. Where :attr:`parameter`
+    names several, a context is a tuple of numbers in that order.
     """
 
-    parameter: ClassVar[str]
+    parameter: str | tuple[str, ...]
 
     @classmethod
     @abstractmethod
@@ -40,29 +41,93 @@ class HiddenParameter:
         """Change the hidden parameter from the next step on, and check that the simulator took it.
 
         Raises:
-            UserError: if the simulator does not accept the value.
-            RuntimeError: if the simulator holds another value afterwards.
+            UserError: if the simulator does not accept the value, or holds another one afterwards.
         """
         wanted = self.parse_context(value)
         self._write_context(wanted)
-        if isinstance(wanted, float):
-            taken = isinstance(self.context, float) and abs(self.context - wanted) <= 1e-6 * max(1.0, abs(wanted))
-        else:
-            taken = self.context == wanted
-        if not taken:
-            raise RuntimeError(f"the simulator did not take {self.parameter} = {wanted!r}: it holds {self.context!r}")
+        if not same_context(self.context, wanted):
+            raise did_not_take(self.parameter, wanted, self.context)
 
 
-def parse_number(value: Any, name: str, low: float, high: float, unit: str) -> float:
-    """``value`` as a float within the open interval (low, high).
+def did_not_take(parameter: str | tuple[str, ...], wanted: Context, held: Any) -> UserError:
+    """The error of a simulator that holds another context than the one that it was given."""
+    name = parameter if isinstance(parameter, str) else ",".join(parameter)
+    return UserError(f"the simulator did not take the context {name} = {wanted!r}: it holds {held!r}")
+
+
+class HiddenParameterWrapper(HiddenParameter, gymnasium.Wrapper, RecordConstructorArgs):
+    """Hidden parameters of the environment inside; copies keep the context.
+
+    Many environments are copied and pickled by running their constructor again (EzPickle), which loses what was
+    changed since.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_context_of_the_copy": self.context}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        context = state.pop("_context_of_the_copy")
+        self.__dict__.update(state)
+        self.set_context(context)
+
+
+class AttributeContext(HiddenParameterWrapper):
+    """Hidden parameters that are plain attributes of the environment inside.
+
+    Args:
+        env: any environment that was made with the context.
+        parameter: the names of the constructor's arguments, and of the attributes that hold them.
+        context: what it was made with.
 
     Raises:
-        UserError: if it is not a number or lies outside.
+        UserError: if it has no such attribute, or if the attribute holds another value.
     """
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise UserError(f"{name} must be a number of {unit}, not {value!r}") from None
-    if not low < number < high:  # NaN compares false and lands here too
-        raise UserError(f"{name} must lie between {low:g} and {high:g} {unit}, not {value}")
-    return number
+
+    def __init__(self, env: gymnasium.Env, parameter: str | tuple[str, ...], context: Context) -> None:
+        RecordConstructorArgs.__init__(self, parameter=parameter, context=context)
+        gymnasium.Wrapper.__init__(self, env)
+        self.parameter = parameter
+        self._names = (parameter,) if isinstance(parameter, str) else parameter
+        for name in self._names:
+            if not hasattr(env.unwrapped, name):
+                raise UserError(
+                    f"{type(env.unwrapped).__name__} has no attribute {name!r}, so that it cannot be seen whether the "
+                    f"context took: keep it as self.{name}, and let the physics use that"
+                )
+        if not same_context(self.context, context):
+            raise did_not_take(parameter, context, self.context)
+
+    def parse_context(self, value: Any) -> Context:  # type: ignore[override]
+        values = split_context(value, self._names)
+        return values[0] if isinstance(values[0], str) else as_context(values)
+
+    def _write_context(self, context: Context) -> None:
+        values: tuple[Any, ...] = (context,) if isinstance(context, str) else numbers(context)
+        for name, value in zip(self._names, values, strict=True):
+            try:
+                setattr(self.env.unwrapped, name, value)
+            except AttributeError:
+                raise UserError(
+                    f"{type(self.env.unwrapped).__name__}.{name} cannot be changed in mid-episode"
+                ) from None
+
+    @property
+    def context(self) -> Context:
+        values = [getattr(self.env.unwrapped, name) for name in self._names]
+        if isinstance(values[0], str):
+            return values[0]
+        try:
+            return as_context(values)
+        except (TypeError, ValueError):
+            return repr(values)  # no context at all: it differs from every one that was asked for
+
+
+def hidden_parameter(env: gymnasium.Env) -> Any:
+    """The outermost :class:`HiddenParameter` among an environment and its wrappers; None if there is none."""
+    inner: Any = env
+    while not isinstance(inner, HiddenParameter):
+        if not isinstance(inner, gymnasium.Wrapper):
+            return None
+        inner = inner.env
+    return inner

@@ -4,7 +4,8 @@ from typing import Any
 
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
-from pyro_dynamics.environments.hidden_parameter import HiddenParameter, parse_number
+from pyro_dynamics.environments.contexts import parse_number
+from pyro_dynamics.environments.hidden_parameter import HiddenParameter
 
 
 class PendulumGravityEnv(HiddenParameter, PendulumEnv):

@@ -1,17 +1,25 @@
-"""A hidden parameter that changes at given steps."""
+"""Hidden parameters that change in mid-episode."""
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
+from gymnasium.utils import RecordConstructorArgs
 
-from pyro_dynamics.environments.hidden_parameter import Context
+from pyro_dynamics.environments.contexts import Context, same_context
+from pyro_dynamics.environments.hidden_parameter import hidden_parameter
 from pyro_dynamics.errors import UserError
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Piecewise constant context: ``changes`` holds (first step, context) pairs in order, from step 0 on.
+    """The context at every step, the same until the next change.
+
+    Attributes:
+        changes: (first step, context) pairs in order, from step 0 on.
+        length: how many steps it was made for, where it would go on changing after them.
 
     Example:
         >>> Schedule(((0, -6.0), (500, 6.0))).at(499)
@@ -19,6 +27,7 @@ class Schedule:
     """
 
     changes: tuple[tuple[int, Context], ...]
+    length: int | None = None
 
     def __post_init__(self) -> None:
         steps = [step for step, _ in self.changes]
@@ -27,7 +36,12 @@ class Schedule:
 
     def at(self, step: int) -> Context:
         """The context at ``step``."""
-        return next(context for start, context in reversed(self.changes) if start <= step)
+        return self.changes[bisect_right(self.changes, step, key=lambda change: change[0]) - 1][1]
+
+    @property
+    def last_change(self) -> int:
+        """The step from which on nothing changes."""
+        return self.changes[-1][0]
 
     @classmethod
     def constant(cls, context: Context) -> "Schedule":
@@ -35,28 +49,18 @@ class Schedule:
         return cls(((0, context),))
 
     @classmethod
-    def parse(cls, text: str) -> "Schedule":
-        """The schedule written as ``step:context,step:context``, for example ``0:-6,500:6``.
-
-        The contexts are left as text, for the family to read.
-
-        Raises:
-            UserError: if the text does not have that form.
-        """
-        changes = []
-        for item in text.split(","):
-            step, colon, context = item.partition(":")
-            if not colon or not step.strip().isdigit() or not context.strip():
-                raise UserError(f"a schedule reads step:context,step:context (for example 0:-6,500:6), not {text!r}")
-            changes.append((int(step), context.strip()))
-        return cls(tuple(changes))
+    def of_steps(cls, contexts: Sequence[Context], length: int | None = None) -> "Schedule":
+        """The schedule with these contexts at steps 0, 1, 2, ...; the last one stays."""
+        starts = [step for step, context in enumerate(contexts) if not step or context != contexts[step - 1]]
+        return cls(tuple((step, contexts[step]) for step in starts), length)
 
 
-class ScheduledContext(gymnasium.Wrapper):
+class ScheduledContext(gymnasium.Wrapper, RecordConstructorArgs):
     """Sets the hidden parameter before each step as the schedule says, and tells the true context in ``info``."""
 
     def __init__(self, env: gymnasium.Env, schedule: Schedule) -> None:
-        super().__init__(env)
+        RecordConstructorArgs.__init__(self, schedule=schedule)
+        gymnasium.Wrapper.__init__(self, env)
         self.schedule = schedule
         self._step = 0
 
@@ -64,19 +68,20 @@ class ScheduledContext(gymnasium.Wrapper):
         self._step = 0
         self._apply()
         observation, info = self.env.reset(**kwargs)
-        return observation, {**info, "context": self._hidden.context}
+        return observation, {**info, "context": self.context}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         self._apply()
         self._step += 1
         observation, reward, terminated, truncated, info = self.env.step(action)
-        return observation, reward, terminated, truncated, {**info, "context": self._hidden.context}
+        return observation, reward, terminated, truncated, {**info, "context": self.context}
+
+    @property
+    def context(self) -> Context:
+        """What the simulator uses now."""
+        return hidden_parameter(self.env).context
 
     def _apply(self) -> None:
         wanted = self.schedule.at(self._step)
-        if self._hidden.context != wanted:
-            self._hidden.set_context(wanted)
-
-    @property
-    def _hidden(self) -> Any:
-        return self.env.unwrapped
+        if not same_context(self.context, wanted):
+            hidden_parameter(self.env).set_context(wanted)

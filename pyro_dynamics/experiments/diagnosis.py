@@ -152,8 +152,8 @@ class Latents:
     Attributes:
         active: standard deviation over environments of the posterior means, over the root mean square of the posterior
             standard deviations, for each latent dimension; None for one environment.
-        rank_correlation: Spearman's, of the contexts read by a linear probe and the true ones; None where contexts are
-            no numbers or fewer than three.
+        rank_correlation: Spearman's, of the contexts read by a linear probe and the true ones, a list where there are
+            several hidden parameters; None where contexts are no numbers or fewer than three.
         r_squared: of the same probe.
         r_hat: rank-normalised split R-hat of the independent refits, for each environment and dimension ``[K][d]``;
             None without refits. Draws of ONE guide are independent by construction: their R-hat is 1 however wrong the
@@ -162,8 +162,8 @@ class Latents:
     """
 
     active: list[float] | None
-    rank_correlation: float | None
-    r_squared: float | None
+    rank_correlation: float | list[float] | None
+    r_squared: float | list[float] | None
     r_hat: list[list[float]] | None
     refit_k_hat: list[list[float]]
 
@@ -179,7 +179,7 @@ def look_at_latents(tree: DataTree, contexts: Sequence[Context]) -> Latents:
     means, scales = (part.to_numpy() for part in (e.sel(chain=0).mean("draw"), e.sel(chain=0).std("draw")))
     probe = None
     if len(contexts) >= 3 and not isinstance(contexts[0], str):
-        probe = ContextProbe(means, [float(context) for context in contexts])
+        probe = ContextProbe(means, contexts)
     chains = e.sizes["chain"]
     r_hat = arviz_stats.rhat(e.to_dataset())["e"].to_numpy().tolist() if chains > 1 else None
     k_hat = [[quality.importance.k_hat for quality in posterior_quality(tree, chain)] for chain in range(1, chains)]

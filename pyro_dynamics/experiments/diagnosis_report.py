@@ -152,13 +152,16 @@ def _latents(found: Findings, posterior: Posterior) -> Section:
             f"deviation over environments, by dimension); a dimension above {ACTIVE:g} is used: {used} of "
             f"{len(latents.active)}."
         )
-    if latents.r_squared is not None:
+    if latents.r_squared is not None and latents.rank_correlation is not None:
+        fits = zip(np.atleast_1d(latents.r_squared), np.atleast_1d(latents.rank_correlation), strict=True)
+        found_fits = [f"R^2 {r_squared:.3f} and rank correlation {rank:.2f}" for r_squared, rank in fits]
+        if len(found_fits) > 1:
+            found_fits = [f"{fit} for {name}" for fit, name in zip(found_fits, found.family.parameters, strict=True)]
         words.append(
-            f"A linear probe from latent means to true contexts has R^2 {latents.r_squared:.3f} and rank correlation "
-            f"{latents.rank_correlation:.2f}. With few environments a probe fits easily: trust contexts that were not "
-            "used for it."
+            f"A linear probe from latent means to true contexts has {', '.join(found_fits)}. With few environments a "
+            "probe fits easily: trust contexts that were not used for it."
         )
-    means = draw_latents(e.mean(0), e, found.family.train, found.family.axis, dict(posterior.others))
+    means = draw_latents(e.mean(0), e, found.family.train, found.family.axes, dict(posterior.others))
     region = "Latent means with 94 % regions, and the contexts that a linear probe reads from them."
     pictures = [
         Picture("latents", means, region),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,10 +22,11 @@ class Step:
     Attributes:
         index: the step within the episode.
         state: ``[B, S]``.
-        action: ``[B, A]``, as it was sent.
+        action: ``[B, A]``, as the policy gave it.
         next_state: ``[B, S]``.
         reward: ``[B]``.
         alive: ``[B]``, false for robots whose episode ended before this step; their other entries mean nothing.
+        terminated: ``[B]``, whether the episode ended with this step for a reason other than its length.
         context: the true hidden parameter of each robot.
     """
 
@@ -34,6 +36,7 @@ class Step:
     next_state: Tensor
     reward: Tensor
     alive: Tensor
+    terminated: Tensor
     context: Sequence[Context]
 
 
@@ -53,10 +56,10 @@ def interact(robots: VectorEnv, policy: Policy, seeds: Sequence[int]) -> Iterato
     index = 0
     while alive.any():
         action = policy(state)
-        observation, reward, terminated, truncated, info = robots.step(action.numpy())
+        observation, reward, terminated, truncated, info = robots.step(as_actions(action, robots))
         next_state = torch.as_tensor(observation, dtype=torch.float32)
         reward = torch.as_tensor(reward, dtype=torch.float32)
-        yield Step(index, state, action, next_state, reward, alive, info["context"])
+        yield Step(index, state, action, next_state, reward, alive, torch.from_numpy(terminated), info["context"])
         ended = terminated | truncated
         alive = alive & ~torch.from_numpy(ended)
         if ended.any() and alive.any():
@@ -66,9 +69,15 @@ def interact(robots: VectorEnv, policy: Policy, seeds: Sequence[int]) -> Iterato
         index += 1
 
 
+def as_actions(action: Tensor, robots: VectorEnv) -> np.ndarray:
+    """Actions ``[B, A]`` of the type that the robots take, and not past their bounds by a rounding error."""
+    space: Any = robots.single_action_space
+    return np.clip(action.numpy().astype(space.dtype, copy=False), space.low, space.high)
+
+
 def uniform_policy(low: np.ndarray, high: np.ndarray, robots: int, generator: torch.Generator) -> Policy:
     """Random actions for the first episodes (line 1 of Algorithm 1)."""
-    low_, high_ = torch.from_numpy(low), torch.from_numpy(high)
+    low_, high_ = (torch.as_tensor(bound, dtype=torch.float32) for bound in (low, high))
 
     def policy(state: Tensor) -> Tensor:
         return low_ + torch.rand(robots, len(low_), generator=generator) * (high_ - low_)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.environments import Context
 from pyro_dynamics.experiments.interaction import Step
 
@@ -45,8 +46,3 @@ class Progress:
         named = (f"{label(context)}: {value:.0f}" for context, value in zip(self.contexts, returns, strict=True))
         self.bar.set_postfix_str("return " + ", ".join(named), refresh=False)
         self.bar.update()
-
-
-def label(context: Context) -> str:
-    """A context as people write it: 6 for 6.0, back-foot for back-foot."""
-    return context if isinstance(context, str) else f"{context:g}"

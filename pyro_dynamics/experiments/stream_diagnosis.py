@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pyro_dynamics.diagnostics.context_text import columns
 from pyro_dynamics.diagnostics.datatree import draw_log_likelihood
 from pyro_dynamics.diagnostics.health import LOW_COVERAGE, RECENT
 from pyro_dynamics.diagnostics.importance import Importance, importance
@@ -71,8 +72,9 @@ class StreamDiagnosis:
         why: the reason, with the numbers.
         running: coverage of each 50 steps running, ``[T - 49]``; the last value belongs to the last step.
         decoded: lower end, median and upper end of the belief's central 94 % region, read by the linear probe in the
-            context's unit, ``[3][T]``; None without a probe.
-        probe_error: error of that probe on a context that it was not fitted to, in the same unit; None without one.
+            context's unit, ``[3][T]``, or ``[3][T][P]`` of P hidden parameters; None without a probe.
+        probe_error: error of that probe on a context that it was not fitted to, in the same unit, or P of them; None
+            without one.
     """
 
     length: int
@@ -86,8 +88,8 @@ class StreamDiagnosis:
     verdict: str
     why: str
     running: list[float]
-    decoded: list[list[float]] | None
-    probe_error: float | None
+    decoded: list[Any] | None
+    probe_error: float | list[float] | None
 
 
 def diagnose_stream(
@@ -102,7 +104,7 @@ def diagnose_stream(
     coverage: np.ndarray | None = None,
     trained_means: np.ndarray | None = None,
     trained_contexts: Sequence[Context] = (),
-    parameter: str = "context",
+    parameters: Sequence[str] = ("context",),
 ) -> StreamDiagnosis:
     """Judge the belief along T steps in one environment.
 
@@ -119,7 +121,7 @@ def diagnose_stream(
         trained_means: latent means of the environments that were trained on, ``[K, d]``; with them and with contexts
             that are numbers, the belief is read by the linear probe and compared to the truth.
         trained_contexts: their contexts, K of them.
-        parameter: what the hidden parameter is called, for people.
+        parameters: what the hidden parameters are called, for people.
 
     Raises:
         UserError: if the draws are too few, or the adaptation is of another run than the agent.
@@ -137,7 +139,9 @@ def diagnose_stream(
         probe, error = make_probe(trained_means, trained_contexts)
         if probe is not None and error is not None:
             decoded = central_region(probe.predict(latent))
-            trouble += _outside(decoded, error, np.array(contexts, dtype=float), told, parameter)
+            regions = np.moveaxis(decoded.reshape(3, len(contexts), -1), -1, 0)
+            for column in zip(regions, np.atleast_1d(error), columns(contexts).T, parameters, strict=True):
+                trouble += _outside(*column, told)
     running = np.zeros(0) if coverage is None else running_coverage(coverage)
     trouble += _low_coverage(running, len(data))
     trouble.sort(key=lambda one: (one.first, one.last))
@@ -151,10 +155,10 @@ def diagnose_stream(
         shift=[one.shift for one in judged],
         trouble=trouble,
         verdict=_verdict(trouble, len(data)) if judged or trouble else "no posterior",
-        why=_why(trouble, steps, judged, running, error, parameter, windowed),
+        why=_why(trouble, steps, judged, running, error, parameters, windowed),
         running=running.tolist(),
         decoded=None if decoded is None else decoded.tolist(),
-        probe_error=error,
+        probe_error=None if error is None else error.tolist(),
     )
 
 
@@ -202,8 +206,8 @@ def checkpoints(since: Sequence[int], every: int, evaluations: int) -> list[int]
 
 def make_probe(
     trained_means: np.ndarray | None, trained_contexts: Sequence[Context]
-) -> tuple[ContextProbe | None, float | None]:
-    """The linear probe, and its error in the contexts' unit; None where neither can be had.
+) -> tuple[ContextProbe | None, np.ndarray | None]:
+    """The linear probe, and its error in the contexts' unit (``[]``, or ``[P]``); None where neither can be had.
 
     The error is the root mean square over trained contexts of what a probe makes of each that was fitted to the others:
     by so much a belief may seem to be off while it is the probe that is.
@@ -217,13 +221,12 @@ def make_probe(
     count, d = trained_means.shape
     if not d or count < d + 2:  # one fitted to the others would fit anything
         return None, None
-    numbers = [float(context) for context in trained_contexts]
+    numbers = np.array(list(trained_contexts), dtype=float)
     errors = [
-        ContextProbe(np.delete(trained_means, k, 0), numbers[:k] + numbers[k + 1 :]).predict(trained_means[k])
-        - numbers[k]
+        ContextProbe(np.delete(trained_means, k, 0), np.delete(numbers, k, 0)).predict(trained_means[k]) - numbers[k]
         for k in range(count)
     ]
-    return ContextProbe(trained_means, numbers), float(np.sqrt(np.mean(np.square(errors))))
+    return ContextProbe(trained_means, numbers), np.sqrt(np.mean(np.square(errors), axis=0))
 
 
 def running_coverage(coverage: np.ndarray) -> np.ndarray:
@@ -302,7 +305,7 @@ def _low_coverage(running: np.ndarray, length: int) -> list[Trouble]:
 
 
 def _outside(
-    decoded: np.ndarray, error: float, truth: np.ndarray, told: Sequence[int], parameter: str
+    decoded: np.ndarray, error: float, truth: np.ndarray, parameter: str, told: Sequence[int]
 ) -> list[Trouble]:
     """Stretches over which the truth ``[T]`` is farther outside the decoded region ``[3, T]`` than the probe errs."""
     low, _, high = decoded
@@ -359,8 +362,8 @@ def _why(
     steps: Sequence[int],
     judged: Sequence[Importance],
     running: np.ndarray,
-    error: float | None,
-    parameter: str,
+    error: np.ndarray | None,
+    parameters: Sequence[str],
     windowed: bool,
 ) -> str:
     """The troubles, or what was looked at and found well."""
@@ -377,7 +380,8 @@ def _why(
         if len(running):
             reasons.append(f"of any {RECENT} steps at least {running.min():.0%} lay in the 90 % intervals")
         if error is not None:
-            reasons.append(f"the true {parameter} did not stay outside the belief's {100 * REGION:.0f} % region")
+            names = ", ".join(parameters)
+            reasons.append(f"the true {names} did not stay outside the belief's {100 * REGION:.0f} % region")
     if windowed and judged:
         reasons.append(f"where the context changed all the time, the last {WINDOW} steps were the yardstick")
     return "; ".join(reasons)

@@ -35,7 +35,7 @@ class Adaptation:
     @property
     def contexts(self) -> list[Context]:
         """The true hidden parameter at each step."""
-        return [row["context"] for row in self.rows]
+        return [tuple(row["context"]) if isinstance(row["context"], list) else row["context"] for row in self.rows]
 
     @property
     def coverage(self) -> np.ndarray:

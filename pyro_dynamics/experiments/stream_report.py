@@ -22,7 +22,7 @@ def stream_report(
             f"change. Below {diagnosis.threshold:.2f} the belief covers it."
         )
     troubles = [[f"{one.first} to {one.last}", one.kind, one.words] for one in diagnosis.trouble]
-    picture = draw_stream(diagnosis, adaptation.contexts, adaptation.latent, family.axis, trained_means, family.train)
+    picture = draw_stream(diagnosis, adaptation.contexts, adaptation.latent, family.axes, trained_means, family.train)
     sections = [
         Section(
             "Verdict",

@@ -10,7 +10,6 @@ from gymnasium.vector import VectorEnv
 
 from pyro_dynamics.diagnostics import ContextProbe
 from pyro_dynamics.diagnostics.predictive import coverage
-from pyro_dynamics.environments import Schedule
 from pyro_dynamics.experiments.adaptation import adapt
 from pyro_dynamics.experiments.team import Team
 
@@ -24,7 +23,9 @@ SETTLED = 20
 
 @dataclass(frozen=True)
 class Track:
-    """One way to update beliefs along one schedule, for S robots (seeds).
+    """One way to update beliefs along one schedule, for S robots (seeds), until the last robot's episode ends.
+
+    A robot whose episode ended before is rewarded no more, and its belief stays; its coverage means nothing then.
 
     Attributes:
         decoded: the belief's mean, read by the linear probe, in the context's unit, ``[S][T]``.
@@ -87,7 +88,7 @@ def track(
     for step in adapt(team, robots, seed, before_step=tell):
         decoded.append(probe.predict(step.mean.numpy()))
         spread.append(probe.spread(step.scale.numpy()))
-        reward.append(step.reward.numpy())
+        reward.append((step.reward * step.alive).numpy())
         inside.append(coverage(step.pit).numpy())
         adaptive.append(step.inside.float().mean(-1).numpy())
         on_step()
@@ -113,16 +114,16 @@ def steps_to_recover(decoded: np.ndarray, change: int, goal: float) -> int | Non
     return int(runs.argmax()) + 1 if runs.any() else None
 
 
-def summarise(track: Track, schedule: Schedule, told: Track | None, settle: int) -> dict[str, Any]:
+def summarise(track: Track, change: int | None, truth: float, told: Track | None, settle: int) -> dict[str, Any]:
     """Figures of one track: recovery, return, and coverage before and after the last change.
 
     Args:
         track: what happened.
-        schedule: with one change or none.
+        change: the step of the one change, or None.
+        truth: what the beliefs should come to.
         told: the track of the agent that was told of the change, if there was one; without it the goal is the truth.
         settle: steps at the start that do not count for the coverage: the belief is being found.
     """
-    change = schedule.changes[-1][0] or None
     reward, decoded = np.array(track.reward), np.array(track.decoded)
     result: dict[str, Any] = {"return": reward.sum(1).tolist(), "update_ms": track.update_ms}
     for name in ("inside", "inside_adaptive"):
@@ -131,7 +132,7 @@ def summarise(track: Track, schedule: Schedule, told: Track | None, settle: int)
         result[f"{name}_after"] = None if change is None else float(inside[:, change:].mean())
     if change is None:
         return result
-    goals = [float(schedule.changes[-1][1])] * len(decoded)
+    goals = [truth] * len(decoded)
     if told is not None:
         goals = np.array(told.decoded)[:, -SETTLED:].mean(1).tolist()
     return {

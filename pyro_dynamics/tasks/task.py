@@ -1,7 +1,9 @@
 """The contract of a task."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
+import gymnasium
 import torch
 from torch import Tensor
 
@@ -50,6 +52,25 @@ class Task(ABC):
     def terminated(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
         """Whether the episode ends with this transition: a boolean tensor ``[...]``."""
         return torch.zeros(next_state.shape[:-1], dtype=torch.bool, device=next_state.device)
+
+    def wrap(self, env: gymnasium.Env) -> gymnasium.Env:
+        """The environment as this task needs it: with wrappers of its own around it, or as it is (the default)."""
+        return env
+
+    def fit(self, state: Tensor, next_state: Tensor) -> None:  # noqa: B027  # most tasks know all beforehand
+        """Learn what the task must know of the data before every training: nothing by default.
+
+        Args:
+            state: all states so far, ``[N, S]``.
+            next_state: what came after them, ``[N, S]``.
+        """
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What :meth:`fit` has learned; a checkpoint holds it."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027
+        """Take over what :meth:`state_dict` gave."""
 
     def inputs(self, state: Tensor, action: Tensor) -> Tensor:
         """The network's inputs without the latent: features, then action, ``[..., F + A]``."""

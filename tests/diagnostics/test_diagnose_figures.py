@@ -77,7 +77,7 @@ def test_latents_are_drawn_whatever_their_number(environments: int, latents: int
     draws = means + 0.1 * rng.normal(size=(50, environments, latents))
     contexts = [float(k) if numeric else f"body {k}" for k in range(environments)]
     others = {"another seed": rng.normal(size=(environments, 2)), "a third": means[::-1]}
-    assert draw_latents(means, draws, contexts, "tilt (degrees)", others).startswith(PNG)
+    assert draw_latents(means, draws, contexts, ["tilt (degrees)"], others).startswith(PNG)
 
 
 @pytest.mark.parametrize(("environments", "latents"), [(1, 1), (1, 2), (5, 2), (6, 3), (1, 5)])

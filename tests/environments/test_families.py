@@ -2,90 +2,177 @@
 
 import copy
 import pickle
+import warnings
+from functools import cache
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium.utils.env_checker import check_env
 
 from pyro_dynamics import FAMILIES, Family, find_family
 from pyro_dynamics.environments import Schedule
 from pyro_dynamics.environments.family import check_spaces
+from pyro_dynamics.environments.hidden_parameter import HiddenParameter, hidden_parameter
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments.interaction import interact, uniform_policy
 
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
 
-def trajectory(env: gymnasium.Env, steps: int = 20) -> np.ndarray:
+@cache
+def environment(name: str) -> Any:
+    """One environment of a family, made once; each test resets it, and sets the context that it needs."""
+    family = FAMILIES[name]
+    return family.make(family.train[0], 1000)
+
+
+def hidden(family: Family, context: Any) -> HiddenParameter:
+    """The family's environment with this context, from the next reset on."""
+    env = environment(family.name)
+    env.schedule = Schedule.constant(context)
+    inner = hidden_parameter(env)
+    inner.set_context(context)
+    return inner
+
+
+def trajectory(env: gymnasium.Env, steps: int = 12) -> np.ndarray:
     env.action_space.seed(0)
     observations = [env.reset(seed=0)[0]]
     return np.array(observations + [env.step(env.action_space.sample())[0] for _ in range(steps)])
 
 
 @every_family
-@pytest.mark.filterwarnings("ignore:.*Box (observation|action) space.*:UserWarning")
-def test_passes_gymnasiums_checker_and_can_be_rebuilt_from_its_spec(family: Family) -> None:
-    env = gymnasium.make(family.environment_id)
-    check_env(env.unwrapped, skip_render_check=True)
-    assert env.spec is not None
-    rebuilt = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json()))
-    assert np.array_equal(trajectory(rebuilt), trajectory(env))
+def test_passes_gymnasiums_checker(family: Family) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        # Infinite bounds are what robots have, and the wrappers are what tells the context.
+        warnings.filterwarnings("ignore", "(?s).*(Box (observation|action) space|unwrapped version|normalize)")
+        check_env(environment(family.name), skip_render_check=True)
 
 
 @every_family
 def test_the_simulator_holds_every_context(family: Family) -> None:
-    for context in (*family.train, *family.test):
-        assert family.make(context, 5).unwrapped.context == context  # type: ignore[attr-defined]
+    for context in (*family.train, *family.test_contexts):
+        assert hidden(family, context).context == context
+        assert family.parse_context(context) == context
+        listed = list(context) if isinstance(context, tuple) else context
+        assert family.parse_context(listed) == context  # JSON has no tuples
 
 
 @every_family
-def test_the_context_changes_the_trajectory_and_survives_reset(family: Family) -> None:
-    first, second = (family.make(context, 50) for context in family.train[:2])
-    expected = trajectory(second)
-    assert not np.allclose(trajectory(first), expected)
-    third = family.make(family.train[0], 50)
-    trajectory(third)
-    third.unwrapped.set_context(family.train[1])  # type: ignore[attr-defined]
-    assert np.array_equal(trajectory(third.unwrapped), expected)
+def test_seeds_and_the_context_decide_the_trajectory(family: Family) -> None:
+    env = environment(family.name)
+    hidden(family, family.train[0])
+    first = trajectory(env)
+    hidden(family, family.train[-1])
+    assert not np.allclose(trajectory(env), first)
+    hidden(family, family.train[0])
+    assert np.array_equal(trajectory(env), first)  # it survived resets, and contexts never add up
+    assert not np.array_equal(env.reset(seed=1)[0], first[0])
 
 
 @every_family
 def test_copies_keep_a_context_that_was_changed(family: Family) -> None:
-    env = family.make(family.train[0], 50).unwrapped
-    env.set_context(family.test[0])  # type: ignore[attr-defined]
-    expected = trajectory(family.make(family.test[0], 50))
-    twins: list[Any] = [copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
-    for twin in twins:
-        assert twin.context == family.test[0]
+    env = environment(family.name)
+    hidden(family, family.test_contexts[0])
+    expected = trajectory(env)
+    for twin in (copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
+        assert twin.context == family.test_contexts[0]
         assert np.array_equal(trajectory(twin), expected)
 
 
 @every_family
-def test_contexts_never_add_up(family: Family) -> None:
-    env = family.make(family.train[0], 50).unwrapped
-    expected = trajectory(env)
-    for context in (*family.train, *family.test, family.train[0]):
-        env.set_context(context)  # type: ignore[attr-defined]
-        assert env.context == context  # type: ignore[attr-defined]
-    assert np.array_equal(trajectory(env), expected)
-
-
-@every_family
 def test_a_schedule_changes_the_context_in_mid_episode_and_info_tells_the_truth(family: Family) -> None:
-    before, after = family.train[:2]
-    env = family.make(Schedule(((0, before), (3, after))), 6)
+    before, after = family.train[0], family.test_contexts[-1]
+    env = environment(family.name)
+    env.schedule = Schedule(((0, before), (2, after)))
     for _ in range(2):
-        told = [env.reset(seed=0)[1]["context"]]
-        told += [env.step(env.action_space.sample())[4]["context"] for _ in range(5)]
-        assert told == [before] * 4 + [after] * 2  # reset, steps 0 to 2, then steps 3 and 4
+        observation, info = env.reset(seed=0)
+        told = [info["context"]]
+        for _ in range(3):
+            observation, *_, info = env.step(0.1 * env.action_space.sample())
+            told.append(info["context"])
+        assert told == [before] * 3 + [after]  # reset, steps 0 and 1, then step 2
+        assert observation.shape == (family.task().state_dim,)
 
 
 @every_family
 @pytest.mark.parametrize("value", ["nonsense", float("nan"), 1e6, None])
 def test_a_context_that_the_simulator_does_not_accept_is_refused(family: Family, value: object) -> None:
-    with pytest.raises(UserError, match=family.parameter):
-        family.parse_context(value)
+    several = (value, *(1.0 for _ in family.parameters[1:]))
+    with pytest.raises(UserError, match=family.parameters[0]):
+        family.parse_context(value if len(several) == 1 else several)
+
+
+@every_family
+def test_reward_and_termination_of_the_task_are_the_environments_own(family: Family) -> None:
+    task, env = family.task(), environment(family.name)
+    hidden(family, family.train[-1])
+    env.action_space.seed(0)
+    state, _ = env.reset(seed=0)
+    ends = 0
+    for _ in range(80):
+        action = env.action_space.sample()
+        next_state, reward, terminated, *_ = env.step(action)
+        s, a, s_next = (torch.as_tensor(x, dtype=torch.float64) for x in (state, action, next_state))
+        assert np.isclose(float(task.reward(s, a, s_next)), float(reward), rtol=1e-5, atol=1e-5)
+        assert bool(task.terminated(s, a, s_next)) == terminated
+        state = next_state
+        if terminated:
+            ends += 1
+            state, _ = env.reset()
+    assert not ends or task.can_terminate
+
+
+@every_family
+def test_robots_in_lockstep_end_each_in_its_own_time(family: Family) -> None:
+    contexts = (family.train[0], family.test_contexts[-1])
+    robots = family.make_vector(contexts, 40)
+    space: Any = robots.single_action_space
+    policy = uniform_policy(space.low, space.high, 2, torch.Generator().manual_seed(0))
+    steps = list(interact(robots, policy, seeds=[0, 1]))
+    robots.close()
+    assert list(steps[0].context) == list(contexts)
+    alive = torch.stack([step.alive for step in steps])
+    lengths = alive.sum(0).tolist()
+    assert (alive.int().diff(dim=0) <= 0).all()  # once over, an episode stays over
+    assert len(steps) == max(lengths)
+    if not family.task().can_terminate:
+        assert lengths == [40, 40]
+    elif family.name == "inverted-pendulum-tilt":
+        assert max(lengths) < 40
+        assert lengths[0] != lengths[1]
+
+
+@pytest.mark.parametrize("name", ["hopper-mass", "walker2d-friction", "ant-gain", "cartpole-force-length"])
+def test_early_ends_really_happen(name: str) -> None:
+    family = FAMILIES[name]
+    hidden(family, family.train[-1])
+    env = environment(name)
+    env.action_space.seed(1)
+    env.reset(seed=0)
+    ended = False
+    for _ in range(400):
+        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        ended = ended or terminated
+        if terminated or truncated:
+            break
+    assert ended
+
+
+@pytest.mark.parametrize("name", ["pendulum-gravity", "halfcheetah-tilt", "halfcheetah-crippled"])
+def test_registered_environments_can_be_rebuilt_from_their_spec(name: str) -> None:
+    family = FAMILIES[name]
+    env = gymnasium.make(str(family.environment))
+    assert env.spec is not None
+    rebuilt = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json()))
+    assert np.array_equal(trajectory(rebuilt), trajectory(env))
+    copied: Any = copy.deepcopy(env.unwrapped)
+    copied.set_context(family.test_contexts[0])
+    assert pickle.loads(pickle.dumps(copied)).context == family.test_contexts[0]
 
 
 def test_positive_tilt_runs_downhill_in_the_direction_of_travel() -> None:
@@ -111,14 +198,10 @@ def test_halfcheetah_observes_and_resets_as_in_pets() -> None:
 
 
 def test_the_deprecation_notice_of_the_model_file_stays_off_the_screen(capfd: pytest.CaptureFixture[str]) -> None:
-    find_family("halfcheetah-tilt").make(0.0, 50)
+    for name in ("halfcheetah-tilt", "cadm-halfcheetah"):
+        env = find_family(name).make(find_family(name).train[0], 50)
+        copy.deepcopy(env)
     assert "settotalmass" not in "".join(capfd.readouterr())
-
-
-@pytest.mark.parametrize("text", ["", "6", "5:6", "0:1,0:2", "0:1,-3:2", "0:1,3:", "a:1"])
-def test_a_malformed_schedule_is_refused_in_words(text: str) -> None:
-    with pytest.raises(UserError, match="schedule"):
-        Schedule.parse(text)
 
 
 def test_discrete_actions_are_refused_in_words() -> None:

@@ -126,7 +126,7 @@ def test_a_temperature_that_was_not_used_is_noticed() -> None:
 def test_the_truth_outside_the_decoded_region_is_told() -> None:
     contexts = [-1.0] * 60 + [1.0] * 60
     means = np.array([[2.0, -2.1], [1.0, -1.0], [0.0, 0.2], [-1.0, 1.5], [-2.0, 3.0]])
-    found = diagnosed(contexts, trained_means=means, trained_contexts=[-2.0, -1.0, 0.0, 1.0, 2.0], parameter="tilt")
+    found = diagnosed(contexts, trained_means=means, trained_contexts=[-2.0, -1.0, 0.0, 1.0, 2.0], parameters=["tilt"])
     outside = [one for one in found.trouble if one.kind == "outside"]
     assert [one.first for one in outside] == [60]
     assert "the true tilt lies outside the belief's 94 % region" in outside[0].words
@@ -195,9 +195,9 @@ def test_the_picture_is_drawn_with_and_without_numbers(named: bool) -> None:
         trained_contexts=trained,
     )
     assert (found.decoded is None) == named
-    assert draw_stream(found, truth, latent, "tilt (degrees)", means, trained).startswith(b"\x89PNG")
+    assert draw_stream(found, truth, latent, ["tilt (degrees)"], means, trained).startswith(b"\x89PNG")
     bare = diagnose_stream(agent, data, None, None, truth, 1.0, coverage=np.ones(60))
-    assert draw_stream(bare, truth, None, "tilt", np.zeros((4, 0)), trained).startswith(b"\x89PNG")
+    assert draw_stream(bare, truth, None, ["tilt"], np.zeros((4, 0)), trained).startswith(b"\x89PNG")
 
 
 @pytest.fixture(scope="module")

@@ -69,9 +69,9 @@ def test_adapt_stores_every_step_and_a_picture(run: Path, capsys: pytest.Capture
 def test_evaluate_scores_the_test_contexts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", str(run), "--steps", "10"]) == 0
     table = json.loads((run / "evaluation.json").read_text())
-    assert [row["context"] for row in table["contexts"]] == list(FAMILIES["pendulum-gravity"].test)
+    assert [row["context"] for row in table["contexts"]] == list(FAMILIES["pendulum-gravity"].test_contexts)
     printed = capsys.readouterr().out
-    assert all(f"\n{context:g} " in printed for context in FAMILIES["pendulum-gravity"].test)
+    assert all(f"\n{context:g} " in printed for context in FAMILIES["pendulum-gravity"].test_contexts)
 
 
 @pytest.mark.parametrize("agent", ["generalist", "specialist"])

@@ -1,0 +1,141 @@
+"""Contexts: the values of hidden parameters, as numbers, names and text."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from pyro_dynamics.errors import UserError
+
+Context = float | str | tuple[float, ...]
+"""The value of a hidden parameter: a number with a unit, the name of a category, or a number for each of several."""
+
+
+def numbers(context: Context) -> tuple[float, ...]:
+    """The numbers of a numeric context, one for each hidden parameter."""
+    assert not isinstance(context, str)
+    return context if isinstance(context, tuple) else (float(context),)
+
+
+def as_context(values: Sequence[float]) -> Context:
+    """The inverse of :func:`numbers`."""
+    return float(values[0]) if len(values) == 1 else tuple(float(value) for value in values)
+
+
+def same_context(first: Context, second: Context) -> bool:
+    """Whether two contexts are the same, numbers up to rounding errors of the simulator."""
+    if isinstance(first, str) or isinstance(second, str):
+        return first == second
+    pairs = list(zip(numbers(first), numbers(second), strict=False))
+    alike = all(abs(one - other) <= 1e-6 * max(1.0, abs(other)) for one, other in pairs)
+    return alike and len(numbers(first)) == len(numbers(second))
+
+
+def split_context(value: Any, parameters: Sequence[str]) -> list[Any]:
+    """One value for each parameter, out of any way in which people write a context.
+
+    A single one is taken as it is, or written ``mass=1.5``. Several are written ``1.5,0.8`` in the order of the
+    parameters, or ``mass=1.5,damping=0.8`` in any order, or given as a sequence or as a mapping from their names.
+
+    Raises:
+        UserError: if the values are not as many as the parameters, or have other names.
+    """
+    single = len(parameters) == 1
+    if isinstance(value, str) and (("," in value and not single) or "=" in value):
+        parts = [part.partition("=") for part in value.split(",")]
+        named = [name.strip() for name, equals, _ in parts if equals]
+        if named and len(set(named)) < len(parts):
+            raise _misread(value, parameters)
+        value = {name.strip(): text.strip() for name, _, text in parts} if named else [name for name, *_ in parts]
+    if isinstance(value, Mapping):
+        if set(value) != set(parameters):
+            raise _misread(value, parameters)
+        return [value[name] for name in parameters]
+    if single:
+        return [value[0] if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 1 else value]
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != len(parameters):
+        raise _misread(value, parameters)
+    return list(value)
+
+
+def _misread(value: Any, parameters: Sequence[str]) -> UserError:
+    order = ",".join(parameters)
+    named = ",".join(f"{name}={number}" for name, number in zip(parameters, (1.5, 0.8, 2, 3, 4), strict=False))
+    either = f"{order} in that order, as in " if len(parameters) > 1 else ""
+    return UserError(f"a context of {', '.join(parameters)} is written {either}{named}, not {value!r}")
+
+
+def parse_number(
+    value: Any, name: str, low: float = -math.inf, high: float = math.inf, unit: str = "", closed: bool = False
+) -> float:
+    """``value`` as a finite float within the interval (low, high), or [low, high] where it is ``closed``.
+
+    Raises:
+        UserError: if it is not a number or lies outside.
+    """
+    of = f" of {unit}" if unit else ""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise UserError(f"{name} must be a number{of}, not {value!r}") from None
+    within = low <= number <= high if closed else low < number < high
+    if not within or not math.isfinite(number):  # NaN compares false and lands here too
+        bounds = (
+            f"lie between {low:g} and {high:g} {unit}" if math.isfinite(low) or math.isfinite(high) else "be finite"
+        )
+        raise UserError(f"{name} must {bounds}, not {value}".replace("  ", " ").replace(" ,", ","))
+    return number
+
+
+def grid(**values: Sequence[float]) -> tuple[Context, ...]:
+    """Every combination of the values of each parameter, the last parameter changing fastest.
+
+    Example:
+        >>> grid(mass=[0.5, 1], damping=[1, 2])
+        ((0.5, 1.0), (0.5, 2.0), (1.0, 1.0), (1.0, 2.0))
+    """
+    return tuple(as_context(combination) for combination in product(*values.values()))
+
+
+def sample(count: int, seed: int, **ranges: tuple[float, float]) -> tuple[Context, ...]:
+    """Contexts drawn uniformly from a range ``(low, high)`` of each parameter; the same for the same seed."""
+    low, high = (np.array(ends, dtype=float) for ends in zip(*ranges.values(), strict=True))
+    draws = np.random.default_rng(seed).uniform(low, high, (count, len(ranges)))
+    return tuple(as_context(row) for row in draws.round(6).tolist())
+
+
+def latin(count: int, seed: int, **values: Sequence[float]) -> tuple[Context, ...]:
+    """Different combinations of the values of each parameter, in which each value occurs equally often, or nearly so.
+
+    A Latin hypercube over the grid; the same for the same seed.
+
+    Raises:
+        UserError: if there are not so many combinations.
+    """
+    there = math.prod(map(len, values.values()))
+    if count > there:
+        raise UserError(f"there are only {there} combinations of {', '.join(values)}, not {count}")
+    rng = np.random.default_rng(seed)
+    rows: list[tuple[float, ...]] = []
+    while len(set(rows)) < count:
+        columns = [rng.permutation(np.resize(np.array(some, dtype=float), count)) for some in values.values()]
+        rows = sorted(zip(*(column.tolist() for column in columns), strict=True))
+    return tuple(as_context(row) for row in rows)
+
+
+def interpolated(train: Sequence[Context]) -> tuple[Context, ...]:
+    """Contexts midway between neighbouring training values, of every parameter and in every combination."""
+    return tuple(as_context(row) for row in product(*(np.convolve(v, [0.5, 0.5], "valid") for v in _values(train))))
+
+
+def extrapolated(train: Sequence[Context], by: float = 0.25) -> tuple[Context, ...]:
+    """Contexts outside of the training values by a share of their range, of every parameter, in every combination."""
+    ends = [(v[0] - by * (v[-1] - v[0]), v[-1] + by * (v[-1] - v[0])) for v in _values(train)]
+    return tuple(as_context(row) for row in product(*ends))
+
+
+def _values(train: Sequence[Context]) -> list[np.ndarray]:
+    """The different training values of each parameter, rising."""
+    return [np.unique(column) for column in zip(*map(numbers, train), strict=True)]

@@ -1,0 +1,83 @@
+"""What a MuJoCo model calls its parts, and its nominal values."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from pyro_dynamics.errors import UserError
+
+KINDS = {"body": "nbody", "joint": "njnt", "geom": "ngeom", "actuator": "nu"}
+
+
+def names_of(model: Any, kind: str) -> list[str]:
+    """The name of each body, joint, geom or actuator; an actuator without a name has that of the joint it drives."""
+    count = getattr(model, KINDS[kind])
+    names = [getattr(model, kind)(index).name for index in range(count)]
+    if kind == "actuator":
+        driven = model.actuator_trnid[:, 0]
+        joints = model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT
+        names = [name or (model.joint(driven[index]).name if joints[index] else "") for index, name in enumerate(names)]
+    return names
+
+
+def indices(model: Any, kind: str, wanted: Sequence[str | int]) -> list[int]:
+    """Where parts of a kind stand in the model; all of them (but for the world's body) where none are named.
+
+    Raises:
+        UserError: if the model has no such part, with those that it has.
+    """
+    names = names_of(model, kind)
+    if not wanted:
+        return list(range(kind == "body", len(names)))
+    found = []
+    for part in wanted:
+        if isinstance(part, int) and 0 <= part < len(names):
+            found.append(part)
+        elif isinstance(part, str) and part in names and part:
+            found.append(names.index(part))
+        else:
+            there = ", ".join(name or str(index) for index, name in enumerate(names))
+            raise UserError(f"the simulator has no {kind} {part!r}; it has {there}")
+    return found
+
+
+def degrees_of_freedom(model: Any, joints: Iterable[int]) -> list[int]:
+    """The rows of ``dof_...`` arrays that belong to the joints: 6 for a free one, 3 for a ball, else 1."""
+    sizes = {mujoco.mjtJoint.mjJNT_FREE: 6, mujoco.mjtJoint.mjJNT_BALL: 3}
+    return [model.jnt_dofadr[j] + k for j in joints for k in range(sizes.get(model.jnt_type[j], 1))]
+
+
+class Simulator:
+    """A MuJoCo model and its data, with the nominal values of the fields that may be changed.
+
+    Args:
+        model: an ``mjModel`` as it was compiled.
+        data: its ``mjData``.
+    """
+
+    FIELDS = (
+        *("body_mass", "body_inertia", "dof_damping", "geom_friction", "pair_friction"),
+        *("actuator_gear", "actuator_gainprm", "actuator_biasprm"),
+    )
+
+    def __init__(self, model: Any, data: Any) -> None:
+        self.model, self.data = model, data
+        self.nominal: dict[str, np.ndarray] = {field: getattr(model, field).copy() for field in self.FIELDS}
+        self._gravity, self._wind = model.opt.gravity.copy(), model.opt.wind.copy()
+        self.density, self.viscosity = float(model.opt.density), float(model.opt.viscosity)
+
+    def restore(self) -> None:
+        """Put the nominal values back: every change starts from them, so that changes never add up."""
+        for field, values in self.nominal.items():
+            getattr(self.model, field)[:] = values
+        self.model.opt.gravity[:], self.model.opt.wind[:] = self._gravity, self._wind
+        self.model.opt.density = self.density
+
+    def update_constants(self) -> None:
+        """Let MuJoCo compute what it derives from masses and inertias (``mj_setConst``).
+
+        That writes over the data that it is given: it gets data of its own, and the robot stays where it is.
+        """
+        mujoco.mj_setConst(self.model, mujoco.MjData(self.model))

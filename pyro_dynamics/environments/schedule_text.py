@@ -1,0 +1,106 @@
+"""Schedules as people write them, on the command line and in files."""
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyro_dynamics.environments.contexts import Context
+from pyro_dynamics.environments.courses import ramp, random_walk, sine
+from pyro_dynamics.environments.schedule import Schedule
+from pyro_dynamics.errors import UserError
+
+FORMS = {
+    "": "STEP:CONTEXT,STEP:CONTEXT (for example 0:-6,500:6)",
+    "ramp": "ramp:STEP:CONTEXT,STEP:CONTEXT (for example ramp:0:-6,200:-6,400:6)",
+    "sine": "sine:LOW:HIGH:PERIOD (for example sine:-6:6:200)",
+    "walk": "walk:START:SD:LOW:HIGH or walk:START:SD:LOW:HIGH:SEED (for example walk:0:0.5:-9:9)",
+    "file": "file:PATH of a CSV file with lines of step,context, or of a JSON list of [step, context]",
+}
+
+Parse = Callable[[Any], Context]
+
+
+def parse_schedule(text: str, parse: Parse, steps: int) -> Schedule:
+    """The schedule that ``text`` stands for, in one of :data:`FORMS`.
+
+    A comma begins another change where a step and a colon follow it, so that contexts of several numbers can be
+    written in a schedule too: ``0:1,0.5,500:2,0.5``.
+
+    Args:
+        text: what a person wrote.
+        parse: reads a context.
+        steps: how long a sine or a random walk goes on.
+
+    Raises:
+        UserError: if the text, a file or a context cannot be read.
+    """
+    kind, _, rest = text.partition(":")
+    if kind not in FORMS or not kind:
+        return Schedule(_points(text, "", parse))
+    if kind == "file":
+        return Schedule(tuple((step, parse(value)) for step, value in _read(Path(rest))))
+    if kind == "ramp":
+        return ramp([(step, _number(context, text)) for step, context in _points(rest, kind, parse)])
+    parts = rest.split(":")
+    try:
+        if kind == "sine":
+            low, high, period = parts
+            return sine(_number(parse(low), text), _number(parse(high), text), float(period), steps)
+        start, sd, low, high = parts[:4]
+        bounds = _number(parse(low), text), _number(parse(high), text)
+        (seed,) = parts[4:] or ["0"]
+        return random_walk(_number(parse(start), text), _size(sd), *bounds, steps, int(seed))
+    except (TypeError, ValueError):
+        raise _misread(text, kind) from None
+
+
+def _points(text: str, kind: str, parse: Parse) -> tuple[tuple[int, Context], ...]:
+    points = []
+    for item in re.split(r",(?=\s*\d+\s*:)", text):
+        step, colon, context = item.partition(":")
+        if not colon or not step.strip().isdigit() or not context.strip() or ":" in context:
+            raise _misread(text, kind)
+        points.append((int(step), parse(context.strip())))
+    return tuple(points)
+
+
+def _number(context: Context, text: str) -> Context:
+    if isinstance(context, str):
+        raise UserError(f"the schedule {text!r} needs numbers, and {context!r} is a name: use steps or a file")
+    return context
+
+
+def _size(text: str) -> Context:
+    """Standard deviations: a number for each parameter, which need not be a context."""
+    values = [float(part) for part in text.split(",")]
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _misread(text: str, kind: str) -> UserError:
+    return UserError(f"a schedule reads {FORMS[kind]}, not {text!r}; see docs/families.md for its other forms")
+
+
+def _read(path: Path) -> list[tuple[int, Any]]:
+    """The (step, context) pairs of a file, contexts as it has them."""
+    try:
+        content = path.read_text()
+    except (OSError, UnicodeDecodeError) as fault:
+        raise UserError(f"the schedule {path} cannot be read: {fault}") from None
+    try:
+        if path.suffix == ".json":
+            return [_pair(*row) for row in json.loads(content)]
+        rows = [row for row in csv.reader(content.splitlines()) if row]
+        if rows and not rows[0][0].strip().isdigit():
+            rows = rows[1:]  # the line of names
+        return [_pair(row[0], row[1] if len(row) == 2 else row[1:]) for row in rows]
+    except (TypeError, ValueError, IndexError):
+        raise UserError(f"the schedule {path} must be {FORMS['file'].removeprefix('file:PATH of ')}") from None
+
+
+def _pair(step: Any, context: Any) -> tuple[int, Any]:
+    if isinstance(step, float) and step != int(step):
+        raise ValueError
+    return int(step), tuple(context) if isinstance(context, list) else context

@@ -1,0 +1,174 @@
+"""The task of any environment whose observations and actions are vectors of real numbers."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.tasks.ending import ends, fit_ending
+from pyro_dynamics.tasks.functions import Function, name_of
+from pyro_dynamics.tasks.spaces import check_spaces
+from pyro_dynamics.tasks.task import Task
+from pyro_dynamics.tasks.told import ContextReward, ToldOutcome
+
+
+class BoxTask(Task):
+    """The state is the observation, the network predicts its change, and the reward is given or learned.
+
+    Targets are brought to mean 0 and standard deviation 1 with statistics of the first training data, so that
+    dimensions of very different scales are learned alike; one that did not change in them is left as it is.
+
+    What is learned, reward or termination, is written at the end of the observation by :meth:`wrap`, and the network
+    does not see it. It predicts the reward beside the change of the observation, given the latent, and the planner
+    reads it from the predicted next state. A termination is learned by a classifier of the observation reached.
+
+    The planner does not know the context. A reward ``(state, action, next_state, context)`` therefore is what the
+    simulator gives, in place of the environment's own, and the model learns it; a context that the robot is told of
+    (a goal, say) belongs into its observation instead.
+
+    Args:
+        env: an environment, for its spaces.
+        reward: a function of ``(state [..., S], action [..., A], next_state [..., S])`` giving ``[...]``, or of these
+            and the context, or ``"learned"``. An environment's own function of numpy arrays goes into
+            :func:`~pyro_dynamics.tasks.on_numpy`.
+        terminated: such a function giving booleans, or ``"learned"``, or None for episodes that do not end early.
+        names: name and unit of each entry of an observation, for pictures.
+
+    Raises:
+        UserError: if the spaces or the functions cannot be planned with.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        reward: Function | Literal["learned"] = "learned",
+        terminated: Function | Literal["learned"] | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        name = type(getattr(env, "unwrapped", env)).__name__
+        if not hasattr(env, "observation_space") or not hasattr(env, "action_space"):
+            raise UserError(f"BoxTask needs an environment, with its spaces, not {env!r}")
+        check_spaces(name, env.observation_space, env.action_space)
+        entries = len(env.observation_space.low)
+        if names and len(names) != entries:
+            raise UserError(f"{name} observes {entries} numbers, and {len(names)} names were given")
+        self._context_reward = None
+        if reward != "learned" and _takes_context(reward, "reward"):
+            self._context_reward, reward = reward, "learned"
+        if terminated not in (None, "learned") and _takes_context(terminated, "terminated"):
+            raise UserError('the planner does not know the context: give a termination without it, or say "learned"')
+        self._reward, self._terminated = reward, terminated
+        self.learns_reward, self.learns_termination = reward == "learned", terminated == "learned"
+        self.can_terminate = terminated is not None
+        self.feature_dim, self.action_dim = entries, len(env.action_space.low)
+        self.target_dim = entries + self.learns_reward
+        self.state_dim = self.target_dim + self.learns_termination
+        if names:
+            told = ["reward"] * self.learns_reward
+            self.state_names = (*names, *told, *["termination"] * self.learns_termination)
+            self.target_names = tuple(f"{one}, standardised" for one in (*(f"change of {n}" for n in names), *told))
+        self._start = {
+            "goes on": torch.tensor([1.0] * entries + [0.0] * self.learns_reward),
+            "mean": torch.zeros(self.target_dim),
+            "scale": torch.ones(self.target_dim),
+        }
+        self.load_state_dict({})
+
+    def wrap(self, env: gymnasium.Env) -> gymnasium.Env:
+        """The environment with a reward of this task's, and with what is learned in its observation."""
+        if self._context_reward is not None:
+            env = ContextReward(env, self._context_reward)
+        if self.learns_reward or self.learns_termination:
+            env = ToldOutcome(env, self.learns_reward, self.learns_termination)
+        return env
+
+    def features(self, state: Tensor) -> Tensor:
+        return state[..., : self.feature_dim]
+
+    def targets(self, state: Tensor, next_state: Tensor) -> Tensor:
+        known = self._known(state)
+        return (self._raw_targets(state, next_state) - known["mean"]) / known["scale"]
+
+    def next_state(self, state: Tensor, target: Tensor) -> Tensor:
+        """The inverse of :meth:`targets`, but for a told termination, which is 0."""
+        known = self._known(state)
+        told = known["goes on"] * state[..., : self.target_dim] + (known["mean"] + known["scale"] * target)
+        return torch.cat([told, torch.zeros_like(told[..., :1])], dim=-1) if self.learns_termination else told
+
+    def reward(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
+        if callable(self._reward):
+            return self._reward(self.features(state), action, self.features(next_state))
+        return next_state[..., self.feature_dim]
+
+    def terminated(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
+        if callable(self._terminated):
+            return self._terminated(self.features(state), action, self.features(next_state))
+        known = self._known(next_state)
+        if "ending.mean" not in known:  # nothing was learned yet, or nothing ever ends
+            return super().terminated(state, action, next_state)
+        return ends(known, self.features(next_state))
+
+    @torch.no_grad()
+    def fit(self, state: Tensor, next_state: Tensor) -> None:
+        """Take the targets' statistics from the first data, and learn from all data ``[N, S], [N, S]`` what ends it.
+
+        A standard deviation no larger than the rounding of an observation is none, and becomes 1.
+        """
+        learned = dict(self.state_dict())
+        if not learned:
+            raw = self._raw_targets(state, next_state).double()
+            scale, mean = torch.std_mean(raw, dim=0, correction=0)
+            rounding = torch.finfo(torch.float32).eps * torch.maximum(state.abs(), next_state.abs()).amax(0)
+            still = scale <= rounding[: self.target_dim]
+            learned = {"mean": mean.float(), "scale": torch.where(still, torch.ones_like(scale), scale).float()}
+        if self.learns_termination:
+            learned |= fit_ending(self.features(next_state), next_state[..., -1] > 0.5)
+        self.load_state_dict(learned)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return self._learned
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._learned = dict(state)
+        self._on: dict[tuple[torch.device, torch.dtype], dict[str, Tensor]] = {}
+
+    def _raw_targets(self, state: Tensor, next_state: Tensor) -> Tensor:
+        """The observation's change and the reward, each in its own unit."""
+        goes_on = self._known(state)["goes on"]
+        return next_state[..., : self.target_dim] - goes_on * state[..., : self.target_dim]
+
+    def _known(self, like: Tensor) -> dict[str, Tensor]:
+        """What was learned, of the type of ``like`` and where it is; moved there once."""
+        key = (like.device, like.dtype)
+        if key not in self._on:
+            with torch.inference_mode(False):
+                known = {**self._start, **self._learned}
+                self._on[key] = {name: value.to(like.device, like.dtype) for name, value in known.items()}
+        return self._on[key]
+
+
+def _takes_context(function: Any, what: str) -> bool:
+    """Whether a function takes the context beside state, action and next state.
+
+    Raises:
+        UserError: if it is no function, or takes fewer or more.
+    """
+    if not callable(function):
+        raise UserError(f'{what} must be a function of (state, action, next_state) or "learned", not {function!r}')
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        return False
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return False
+    places = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    needed = sum(one.default is one.empty for one in places)
+    if needed > 4 or len(places) < 3:
+        raise UserError(
+            f"the {what} function {name_of(function)} takes {needed} arguments: it gets (state, action, next_state)"
+        )
+    return needed == 4

@@ -1,0 +1,68 @@
+import pytest
+
+from pyro_dynamics.environments import extrapolated, grid, interpolated, latin, sample
+from pyro_dynamics.environments.contexts import same_context, split_context
+from pyro_dynamics.errors import UserError
+
+TWO = ("mass", "damping")
+
+
+@pytest.mark.parametrize(
+    "value", ["1.5,0.8", "mass=1.5,damping=0.8", "damping=0.8, mass=1.5", {"damping": "0.8", "mass": "1.5"}]
+)
+def test_several_parameters_are_written_in_any_of_these_ways(value: object) -> None:
+    assert [part.strip() for part in split_context(value, TWO)] == ["1.5", "0.8"]
+    assert split_context([1.5, 0.8], TWO) == [1.5, 0.8]
+
+
+def test_a_single_parameter_may_be_named() -> None:
+    assert split_context("tilt=-6", ("tilt",)) == ["-6"]
+    assert split_context(-6.0, ("tilt",)) == [-6.0]
+    assert split_context("back-foot", ("disabled",)) == ["back-foot"]
+
+
+@pytest.mark.parametrize("value", ["1.5", "1,2,3", "mass=1", "mass=1,mass=2", "mass=1,2", "mass=1,drag=2", 1.5, None])
+def test_a_context_with_other_parameters_is_refused(value: object) -> None:
+    with pytest.raises(UserError, match=r"mass=1\.5,damping=0\.8"):
+        split_context(value, TWO)
+
+
+@pytest.mark.parametrize("value", ["mass=1", "tilt=1,mass=2", {"mass": 1}])
+def test_a_single_parameter_of_another_name_is_refused(value: object) -> None:
+    with pytest.raises(UserError, match=r"tilt=1\.5"):
+        split_context(value, ("tilt",))
+
+
+def test_contexts_are_the_same_up_to_rounding() -> None:
+    assert same_context((1.0, 2.0), (1.0 + 1e-9, 2.0))
+    assert not same_context((1.0, 2.0), (1.0, 2.1))
+    assert not same_context((1.0, 2.0), 1.0)
+    assert not same_context(float("nan"), 1.0)
+    assert not same_context("none", 1.0)
+
+
+def test_grids_and_samples() -> None:
+    assert grid(a=[1, 2], b=[3]) == ((1.0, 3.0), (2.0, 3.0))
+    assert grid(a=[1, 2]) == (1.0, 2.0)
+    drawn = sample(50, seed=3, mass=(0.5, 1.5), damping=(2.0, 3.0))
+    assert drawn == sample(50, seed=3, mass=(0.5, 1.5), damping=(2.0, 3.0))
+    assert drawn != sample(50, seed=4, mass=(0.5, 1.5), damping=(2.0, 3.0))
+    assert all(0.5 <= mass <= 1.5 and 2 <= damping <= 3 for mass, damping in drawn)
+    assert isinstance(sample(1, seed=0, tilt=(-6, 6))[0], float)
+
+
+def test_a_latin_choice_has_every_value_equally_often_and_nothing_twice() -> None:
+    chosen = latin(10, 0, mass=[1, 2, 3, 4, 5], damping=[1, 2, 3, 4, 5])
+    assert len(set(chosen)) == 10
+    for column in zip(*chosen, strict=True):
+        assert sorted(column) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    with pytest.raises(UserError, match="only 4"):
+        latin(5, 0, a=[1, 2], b=[1, 2])
+
+
+def test_test_sets_between_and_outside_of_what_was_trained_on() -> None:
+    assert interpolated((2.0, 4.0, 10.0)) == (3.0, 7.0)
+    assert extrapolated((2.0, 4.0, 10.0), by=0.5) == (-2.0, 14.0)
+    train = grid(mass=[1, 2], damping=[0, 10])
+    assert interpolated(train) == ((1.5, 5.0),)
+    assert extrapolated(train, by=0.1) == ((0.9, -1.0), (0.9, 11.0), (2.1, -1.0), (2.1, 11.0))

@@ -1,0 +1,188 @@
+"""Environments and families that somebody else declares."""
+
+import copy
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
+
+from pyro_dynamics import Family, find_family
+from pyro_dynamics.environments import Schedule
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.tasks import PendulumTask
+
+
+class HeavyPendulum(PendulumEnv):
+    """Keeps its hidden parameters as attributes, as any class does."""
+
+    def __init__(self, m: float, l: float) -> None:  # noqa: E741
+        super().__init__()
+        self.m, self.l = m, l
+
+
+FAMILY = Family("mine", HeavyPendulum, ("m", "l"), ("kg", "m"), ((1.0, 1.0), (2.0, 1.0)), ((1.5, 1.0),), PendulumTask)
+
+
+def test_a_class_of_ones_own_has_the_whole_contract() -> None:
+    env = FAMILY.make(Schedule(((0, (1.0, 1.0)), (2, (2.0, 0.5)))), 4)
+    assert env.reset(seed=0)[1]["context"] == (1.0, 1.0)
+    told = [env.step(np.zeros(1))[4] for _ in range(4)]
+    assert [info["context"] for info in told] == [(1.0, 1.0)] * 2 + [(2.0, 0.5)] * 2
+    inner: Any = env.unwrapped
+    assert (inner.m, inner.l) == (2.0, 0.5)
+    assert copy.deepcopy(env).context == (2.0, 0.5)  # type: ignore[attr-defined]
+    assert not env.step(np.zeros(1))[2]
+    assert FAMILY.make((1.0, 1.0), 1).step is not None
+
+
+def test_episodes_of_ones_own_environment_are_truncated() -> None:
+    env = FAMILY.make((1.0, 1.0), 3)
+    env.reset(seed=0)
+    assert [env.step(np.zeros(1))[3] for _ in range(3)] == [False, False, True]
+
+
+class Forgetful(HeavyPendulum):
+    """Takes a context, and does not keep it."""
+
+    def __init__(self, m: float, l: float) -> None:  # noqa: E741
+        super().__init__(1.0, l)
+
+
+class Fixed(HeavyPendulum):
+    """Has a parameter that cannot be changed later."""
+
+    def __init__(self, size: float) -> None:
+        super().__init__(size, 1.0)
+
+    @property
+    def size(self) -> float:
+        return self.m
+
+
+class Silent(PendulumEnv):
+    """Keeps its parameter nowhere."""
+
+    def __init__(self, wind: float) -> None:
+        super().__init__()
+
+
+class Vector(PendulumEnv):
+    """Keeps something that is no number."""
+
+    def __init__(self, wind: float) -> None:
+        super().__init__()
+        self.wind = np.zeros(3)
+
+
+@pytest.mark.parametrize(
+    ("environment", "parameter", "words"),
+    [
+        (Forgetful, ("m", "l"), "did not take the context m,l = .2.0, 1.0.: it holds .1.0, 1.0."),
+        (Silent, "wind", "Silent has no attribute 'wind'"),
+        (Vector, "wind", "did not take the context wind"),
+        (HeavyPendulum, "wind", "does not take wind as keywords"),
+        ("Nonsense-v0", "wind", "Nonsense"),
+        ("Pendulum-v1", "wind", "does not take wind as keywords"),
+    ],
+)
+def test_a_context_that_did_not_take_is_told_in_one_line(environment: Any, parameter: Any, words: str) -> None:
+    context: Any = 2.0 if isinstance(parameter, str) else (2.0, 1.0)
+    unit = "m/s" if isinstance(parameter, str) else ("kg", "m")
+    family = Family("mine", environment, parameter, unit, (context,), (context,), PendulumTask)
+    with pytest.raises(UserError, match=words) as told:
+        family.make(context, 5)
+    assert "\n" not in str(told.value)
+
+
+def test_a_parameter_that_cannot_change_is_told_when_it_should() -> None:
+    family = Family("mine", Fixed, "size", "m", (1.0, 2.0), (3.0,), PendulumTask)
+    assert family.make(2.0, 5).context == 2.0  # type: ignore[attr-defined]
+    env = family.make(Schedule(((0, 1.0), (1, 2.0))), 5)
+    env.reset(seed=0)
+    env.step(np.zeros(1))
+    with pytest.raises(UserError, match=r"Fixed.size cannot be changed"):
+        env.step(np.zeros(1))
+
+
+def test_a_registered_environment_may_keep_its_parameter_as_an_attribute() -> None:
+    gymnasium.register("pyro_dynamics_tests/Heavy-v0", entry_point=HeavyPendulum, max_episode_steps=7)
+    family = replace(FAMILY, environment="pyro_dynamics_tests/Heavy-v0")
+    assert family.make((2.0, 1.0), 5).context == (2.0, 1.0)  # type: ignore[attr-defined]
+    del gymnasium.registry["pyro_dynamics_tests/Heavy-v0"]
+
+
+def test_names_of_a_category_are_those_that_were_declared() -> None:
+    def make(kind: str) -> gymnasium.Env:
+        env: Any = HeavyPendulum(1.0, 1.0)
+        env.kind = kind
+        return env
+
+    family = Family("mine", make, "kind", "kind", ("red", "blue"), ("green",), PendulumTask)
+    assert family.make("green", 5).context == "green"  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="kind must be one of red, blue, green"):
+        family.parse_context("yellow")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"unit": "kg"}, "2 parameters have 1 units"),
+        ({"train": ()}, "needs contexts"),
+        ({"test": {}}, "needs contexts"),
+        ({"train": (1.0, 2.0)}, "m=1.5,l=0.8"),
+        ({"train": ((1.0, float("nan")),)}, "l must be finite"),
+    ],
+)
+def test_a_wrong_declaration_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        replace(FAMILY, **changes).make_vector(changes.get("train", FAMILY.train), 5)
+
+
+def test_test_sets_have_names() -> None:
+    family = replace(FAMILY, test={"near": ((1.2, 1.0),), "far": ((3.0, 1.0), (4.0, 1.0))})
+    assert list(family.test_sets) == ["near", "far"]
+    assert family.test_contexts == ((1.2, 1.0), (3.0, 1.0), (4.0, 1.0))
+    assert FAMILY.test_sets == {"test": ((1.5, 1.0),)}
+
+
+SOURCE = """
+from pyro_dynamics import FAMILIES
+def good():
+    return FAMILIES["hopper-mass"]
+ready = FAMILIES["ant-gain"]
+def wrong():
+    return 3
+def broken():
+    raise ZeroDivisionError("their own fault")
+"""
+
+
+def test_a_family_is_loaded_from_a_module_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", ["/nowhere", *sys.path])
+    (tmp_path / "someones_families.py").write_text(SOURCE)
+    (tmp_path / "someones_broken.py").write_text("import a_module_that_is_missing")
+    assert find_family("someones_families:good").name == "hopper-mass"
+    assert find_family("someones_families:ready").name == "ant-gain"
+    for text, words in (
+        ("someones_familys:good", "no module 'someones_familys'"),
+        ("someones_families.sub:good", "no module 'someones_families.sub'"),
+        ("someones_families:best", "has no 'best'"),
+        ("someones_families:wrong", "gives a int, not a pyro_dynamics.Family"),
+        ("someones families:good", "package.module:callable"),
+        ("someones_families:", "package.module:callable"),
+    ):
+        with pytest.raises(UserError, match=words) as told:
+            find_family(text)
+        assert "\n" not in str(told.value)
+    with pytest.raises(ZeroDivisionError, match="their own fault"):
+        find_family("someones_families:broken")
+    with pytest.raises(ModuleNotFoundError, match="a_module_that_is_missing"):
+        find_family("someones_broken:good")

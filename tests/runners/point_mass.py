@@ -1,0 +1,189 @@
+"""A stranger's environment, written from the README's text alone, and families with one mistake each."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Dict as DictSpace
+
+from pyro_dynamics import Family
+from pyro_dynamics.tasks import BoxTask, on_numpy
+
+STEP = 0.05
+"""Seconds."""
+
+
+class PointMass(gymnasium.Env):
+    """A mass in a plane, pushed along each axis by 2.5 units too few to 2.5 too many, against a drag.
+
+    It observes place (2), velocity (2) and gravity, which never changes. The reward is how much nearer it came.
+    """
+
+    observation_space: Space = Box(-np.inf, np.inf, (5,), np.float64)
+    action_space: Space = Box(0.0, 5.0, (2,), np.float64)
+
+    def __init__(self, drag: float = 1.0) -> None:
+        self.drag = drag
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place, self.velocity = self.np_random.uniform(-1.0, 1.0, 2), np.zeros(2)
+        return self.observe(), {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), f"{action!r} is none of its actions"
+        before = self.observe()
+        self.velocity = self.velocity + STEP * (1.6 * (action - 2.5) - self.drag * self.velocity)
+        self.place = self.place + STEP * self.velocity
+        after = self.observe()
+        return after, float(self.nearer(before[None], action[None], after[None])[0]), self.ends(), False, {}
+
+    def observe(self) -> np.ndarray:
+        return np.array([*self.place, *self.velocity, 9.81])
+
+    def ends(self) -> bool:
+        return False
+
+    @staticmethod
+    def nearer(before: np.ndarray, action: np.ndarray, after: np.ndarray) -> np.ndarray:
+        return (before[:, :2] ** 2).sum(-1) ** 0.5 - (after[:, :2] ** 2).sum(-1) ** 0.5
+
+
+class Fenced(PointMass):
+    """Ends 1.5 from the middle."""
+
+    def ends(self) -> bool:
+        return bool(np.hypot(*self.place) > 1.5)
+
+
+class Wooden(PointMass):
+    """Its drag cannot be seen."""
+
+    def __init__(self, drag: float = 1.0) -> None:
+        self.__dict__["_drag"] = drag
+
+    drag = property(lambda self: 1.0, lambda self, value: None)
+
+
+class Buttons(PointMass):
+    """Has a button for each of four pushes."""
+
+    action_space = Discrete(4)
+
+
+class Dictionary(PointMass):
+    """Observes a dictionary."""
+
+    observation_space = DictSpace({"place": Box(-1.0, 1.0, (2,)), "velocity": Box(-1.0, 1.0, (2,))})
+
+
+class Camera(PointMass):
+    """Observes a picture."""
+
+    observation_space = Box(0, 255, (64, 64, 3), np.uint8)
+
+
+class Unbounded(PointMass):
+    """Takes pushes of any size."""
+
+    action_space = Box(0.0, np.inf, (2,))
+
+
+def reward(state: torch.Tensor, action: torch.Tensor, next_state: torch.Tensor) -> torch.Tensor:
+    return state[..., :2].norm(dim=-1) - next_state[..., :2].norm(dim=-1)
+
+
+def family(environment: Any = PointMass, *about: Any, **settings: Any) -> Family:
+    return Family(
+        "point-mass",
+        environment,
+        parameter="drag",
+        unit="1/s",
+        train=(0.25, 0.5, 1.0, 2.0, 4.0),
+        test=(0.7, 3.0),
+        task=lambda: BoxTask(environment(), *about, **settings),
+    )
+
+
+def given() -> Family:
+    return family(PointMass, reward)
+
+
+def own() -> Family:
+    return family(PointMass, on_numpy(PointMass.nearer))
+
+
+def learned() -> Family:
+    return family(PointMass)
+
+
+def of_context() -> Family:
+    def costly(state: torch.Tensor, action: torch.Tensor, next_state: torch.Tensor, drag: Any) -> torch.Tensor:
+        return reward(state, action, next_state) - drag * 0.01
+
+    return family(PointMass, costly)
+
+
+def fenced() -> Family:
+    return family(Fenced, reward, "learned")
+
+
+# Each of these has one mistake.
+
+
+def sums_all() -> Family:
+    return family(PointMass, lambda state, action, next_state: -next_state.square().sum())
+
+
+def indexes_rows() -> Family:
+    return family(PointMass, lambda state, action, next_state: -next_state[:, 0])
+
+
+def is_boolean() -> Family:
+    return family(PointMass, lambda state, action, next_state: next_state[..., 0] > 0)
+
+
+def is_numpy() -> Family:
+    return family(PointMass, PointMass.nearer)
+
+
+def is_not_finite() -> Family:
+    return family(PointMass, lambda state, action, next_state: (next_state[..., 0] - 10).log())
+
+
+def takes_two() -> Family:
+    return family(PointMass, lambda state, action: -state[..., 0])
+
+
+def is_another_reward() -> Family:
+    return family(PointMass, lambda state, action, next_state: -next_state[..., :2].norm(dim=-1))
+
+
+def does_not_end() -> Family:
+    return family(Fenced, reward)
+
+
+def ends_elsewhere() -> Family:
+    return family(Fenced, reward, lambda state, action, next_state: next_state[..., 0] > 1.5)
+
+
+def context_does_not_take() -> Family:
+    return family(Wooden, reward)
+
+
+def discrete() -> Family:
+    return family(Buttons, reward)
+
+
+def dictionary() -> Family:
+    return family(Dictionary, reward)
+
+
+def image() -> Family:
+    return family(Camera, reward)
+
+
+def unbounded() -> Family:
+    return family(Unbounded, reward)

@@ -1,0 +1,111 @@
+"""A stranger's environment, from the command line: bounds 0 to 5, float64, an observation that never changes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pyro_dynamics.experiments.learning import record
+from pyro_dynamics.experiments.task_check import random_steps
+from pyro_dynamics.runners.assembly import load_run
+from pyro_dynamics.runners.main import main
+
+SMALL = (
+    *("--rounds", "1", "--steps", "20", "--episodes", "1", "--offline.min-steps", "50"),
+    *("--controller.horizon", "3", "--planner.candidates", "10", "--planner.elites", "3"),
+)
+LONGER = (*SMALL, "--steps", "60", "--offline.min-steps", "500")
+
+
+@pytest.fixture(autouse=True)
+def _stand_beside_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_it_learns_adapts_and_is_evaluated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "point_mass:given", *LONGER, "--rounds", "2", "--out", "run"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    rows = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert len(rows) == 15
+    assert np.isfinite([row["log_likelihood"] for row in rows if row["round"]]).all()
+    last = [row for row in rows if row["round"] == 2]
+    right, wrong = (sum(row[name] for row in last) / 5 for name in ("log_likelihood", "log_likelihood_wrong_latent"))
+    assert right > wrong + 1  # the network listens to the latent, in spite of what never changes
+    assert main(["adapt", "run", "--context", "3", "--steps", "5"]) == 0
+    assert main(["evaluate", "run", "--steps", "5"]) == 0
+    with np.load("run/transitions/round-002.npz") as file:
+        assert file["action"].min() >= 0
+        assert 2.5 < file["action"].max() <= 5
+
+
+def test_a_resumed_run_knows_what_the_task_has_learned() -> None:
+    assert main(["train", "point_mass:fenced", *SMALL, "--rounds", "2", "--out", "whole"]) == 0
+    assert main(["train", "point_mass:fenced", *SMALL, "--rounds", "1", "--out", "run"]) == 0
+    assert main(["train", "--resume", "run", "--rounds", "2"]) == 0
+    assert Path("run/metrics.jsonl").read_bytes() == Path("whole/metrics.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("family", ["own", "learned", "of_context", "fenced"])
+def test_rewards_and_ends_of_every_kind_train(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", f"point_mass:{family}", *SMALL, "--out", "run"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    with np.load("run/transitions/round-001.npz") as file:
+        assert file["state"].shape[1] == 5 + (family != "own")
+        if family in ("learned", "of_context"):
+            assert np.allclose(file["next_state"][:, -1], file["reward"], atol=1e-6)
+
+
+def test_a_learned_reward_is_what_the_environment_gives() -> None:
+    assert main(["train", "point_mass:learned", *LONGER, "--episodes", "3", "--out", "run"]) == 0
+    _, config, family, team = load_run(Path("run"))
+    agent, robots = team.agents[0], family.make_vector(family.train, config.steps)
+    data = record(random_steps(robots, seed=1), torch.arange(5))  # episodes that were not trained on
+    with torch.no_grad():
+        location, _ = agent.predict(data.state, data.action, agent.posterior().mean[data.environment][None])
+        foretold = agent.task.next_state(data.state, location.mean(dim=(0, 1)))
+    planned = agent.task.reward(data.state, data.action, foretold)
+    assert (planned - data.reward).square().mean() < 0.3 * data.reward.var()  # it has a kink where the mass turns
+    assert torch.equal(agent.task.reward(data.state, data.action, data.next_state), data.reward)
+
+
+@pytest.mark.parametrize(
+    ("family", "words"),
+    [
+        ("sums_all", "gives the shape [] for state [2, 3, 5]"),
+        ("indexes_rows", "gives the shape [2, 5]"),
+        ("is_boolean", "gives torch.bool, not torch.float32"),
+        ("is_numpy", "on_numpy"),
+        ("is_not_finite", "gives nan for the state"),
+        ("takes_two", "takes 2 arguments: it gets (state, action, next_state)"),
+        ("context_does_not_take", "drag"),
+        ("discrete", "Buttons has the action space Discrete(4)"),
+        ("dictionary", "gymnasium.wrappers.FlattenObservation"),
+        ("image", "images are not modelled"),
+        ("unbounded", "action 0 lies between 0 and inf"),
+    ],
+)
+def test_a_wrong_declaration_gets_one_line(family: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", f"point_mass:{family}", *SMALL, "--out", "run"]) == 2
+    told = capsys.readouterr().err.strip()
+    assert words in told
+    assert "\n" not in told
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("family", "words"),
+    [
+        ("is_another_reward", "the task's reward is not the environment's own: on 150 random steps"),
+        ("does_not_end", "random episodes ended early, which the task does not know of"),
+        ("ends_elsewhere", "the task's termination is not the environment's own"),
+    ],
+)
+def test_what_differs_from_the_environment_is_warned_of(
+    family: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", f"point_mass:{family}", *SMALL, "--steps", "60", "--out", "run"]) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert words.replace("150", "300") in line

@@ -1,0 +1,236 @@
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
+from torch import Tensor
+
+from pyro_dynamics.agent import Agent
+from pyro_dynamics.control import MPCConfig
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.guides import DiagonalConfig, DiagonalGuide
+from pyro_dynamics.inference import OfflineConfig
+from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
+from pyro_dynamics.tasks import BoxTask, check_spaces, on_numpy
+from pyro_dynamics.tasks.functions import evaluate
+from pyro_dynamics.tasks.told import ContextReward, ToldOutcome
+from pyro_dynamics.transitions import Transitions
+
+
+class Line(gymnasium.Env):
+    """One number, moved by the action."""
+
+    observation_space: Space = Box(-np.inf, np.inf, (1,), np.float64)
+    action_space: Space = Box(-1.0, 3.0, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.place = np.zeros(1)
+        return self.place, {"context": 2.0}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.place = self.place + action
+        return self.place, 10.0, bool(self.place[0] > 2), False, {"context": 2.0}
+
+
+class Spaces:
+    """Nothing but the spaces."""
+
+    def __init__(self, entries: int) -> None:
+        self.observation_space, self.action_space = Box(-np.inf, np.inf, (entries,)), Box(0.0, 5.0, (1,))
+
+
+def nearness(state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
+    return -next_state[..., 0].abs()
+
+
+def far(state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
+    return next_state[..., 0].abs() > 1
+
+
+@pytest.mark.parametrize("reward", [nearness, "learned"])
+@pytest.mark.parametrize("terminated", [None, far, "learned"])
+def test_shapes_are_as_declared_and_next_state_inverts_targets(
+    reward: Any, terminated: Any, generator: torch.Generator
+) -> None:
+    task = BoxTask(Spaces(4), reward, terminated, names=("a", "b", "c", "d"))
+    state = torch.randn(2, 30, task.state_dim, generator=generator)
+    next_state = torch.randn(2, 30, task.state_dim, generator=generator)
+    action = torch.randn(2, 30, 1, generator=generator)
+    task.fit(state.flatten(0, 1), next_state.flatten(0, 1))
+    target = task.targets(state, next_state)
+    assert target.shape == (2, 30, task.target_dim)
+    again = task.next_state(state, target)
+    known = task.target_dim  # a told termination is not predicted: where an episode ends is read off the observation
+    assert torch.allclose(again[..., :known], next_state[..., :known], atol=1e-5)
+    assert again.shape == next_state.shape
+    assert task.inputs(state, action).shape == (2, 30, task.input_dim)
+    assert task.reward(state, action, next_state).shape == (2, 30)
+    assert task.terminated(state, action, next_state).dtype == torch.bool
+    assert (len(task.state_names), len(task.target_names)) == (task.state_dim, task.target_dim)
+    if reward == "learned":
+        assert torch.equal(task.reward(state, action, next_state), next_state[..., 4])
+
+
+def test_targets_are_standardised_once_and_the_statistics_are_kept(generator: torch.Generator) -> None:
+    task = BoxTask(Spaces(2), nearness)
+    state = torch.tensor([[0.0, 1e6]]) + torch.randn(500, 2, generator=generator) * torch.tensor([1.0, 0.0])
+    next_state = state + torch.tensor([5.0, 0.0]) + 1e-4 * torch.randn(500, 2, generator=generator)
+    next_state[:, 1] = state[:, 1]
+    task.fit(state, next_state)
+    target = task.targets(state, next_state)
+    assert torch.allclose(target.std(0), torch.tensor([1.0, 0.0]), atol=0.01)  # what never changes stays 0
+    task.fit(10 * state, 10 * next_state)
+    assert torch.equal(task.targets(state, next_state), target)
+    other = BoxTask(Spaces(2), nearness)
+    other.load_state_dict(task.state_dict())
+    assert torch.equal(other.targets(state, next_state), target)
+
+
+def test_scales_far_apart_and_a_still_dimension_are_learned_alike(generator: torch.Generator) -> None:
+    """Changes of 1e-4 and 1e4, and an entry of 9.81 that never changes; the hidden parameter is the change's size."""
+    task = BoxTask(Spaces(3), nearness)
+    scales, count = torch.tensor([1e-4, 1e4]), 1200
+    environment = torch.arange(count) % 4
+    size = torch.tensor([0.5, 1.0, 1.5, 2.0])[environment, None]
+
+    def transitions() -> Transitions:
+        state = torch.cat([scales * torch.randn(count, 2, generator=generator), torch.full((count, 1), 9.81)], 1)
+        action = 5 * torch.rand(count, 1, generator=generator)
+        next_state = state.clone()
+        next_state[:, :2] += scales * size * (action - 2.5)
+        return Transitions(state, action, next_state, torch.zeros(count), environment, torch.arange(count))
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = EnsembleConfig(2, (32, 32), (1e-5, 1e-5, 1e-5))
+        model = HierarchicalModel(Ensemble(task.input_dim, 1, task.target_dim, config), 4, 1)
+    guide = DiagonalGuide(4, 1, DiagonalConfig())
+    offline = OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=500, decay=True)
+    agent = Agent(model, guide, task, (torch.zeros(1), torch.full((1,), 5.0)), offline, MPCConfig(5, 2))
+    assert np.isfinite(agent.train(transitions(), generator))
+    test = transitions()
+    mean = agent.posterior().mean[:, 0]
+    with torch.no_grad():
+        location, scale = agent.predict(test.state, test.action, mean[environment, None][None])
+        foretold = task.next_state(test.state, location.mean(dim=(0, 1)))
+    assert scale.isfinite().all()
+    error = (foretold - test.next_state).square().mean(0).sqrt()[:2] / scales
+    assert (error < 0.1 * size.mul(test.action - 2.5).std()).all()
+    assert (foretold[:, 2] - 9.81).abs().max() < 0.1
+    assert (mean.diff().sign().sum().abs() == 3).item()  # the latents are in the order of the hidden parameter
+    saved = agent.state_dict()["task"]
+    assert set(saved) == {"mean", "scale"}
+
+
+def test_a_classifier_learns_where_episodes_end(generator: torch.Generator) -> None:
+    task = BoxTask(Spaces(2), nearness, "learned")
+
+    def reached(count: int) -> Tensor:
+        inner = 2 * torch.rand(count, 2, generator=generator) - 1
+        place = inner * torch.tensor([1.1, 3.0])
+        return torch.cat([place, (place[:, :1].abs() > 1).float()], 1)
+
+    data = reached(1000)
+    nothing = data * torch.tensor([0.5, 1.0, 0.0])
+    task.fit(torch.zeros_like(nothing), nothing)
+    assert not task.terminated(data, data[:, :1], data).any()  # nothing has ended yet
+    task.fit(torch.zeros_like(data), data)
+    test = reached(2000)
+    told, truth = task.terminated(test, test[:, :1], test * torch.tensor([1.0, 1.0, 0.0])), test[:, 2] > 0.5
+    assert told[truth].float().mean() > 0.9
+    assert told[~truth].float().mean() < 0.05
+    other = BoxTask(Spaces(2), nearness, "learned")
+    other.load_state_dict(task.state_dict())
+    assert torch.equal(other.terminated(test, test[:, :1], test), told)
+
+
+def test_what_is_learned_stands_at_the_end_of_the_observation() -> None:
+    env = BoxTask(Line(), "learned", "learned").wrap(Line())
+    assert isinstance(env, ToldOutcome)
+    assert env.observation_space.shape == (3,)
+    assert env.observation_space.dtype == np.float64
+    assert env.reset(seed=0)[0].tolist() == [0, 0, 0]
+    assert env.step(np.array([1.5], np.float32))[0].tolist() == [1.5, 10, 0]
+    assert env.step(np.array([1.5], np.float32))[0].tolist() == [3, 10, 1]
+    plain = Line()
+    assert BoxTask(plain, nearness).wrap(plain) is plain
+
+
+def test_a_reward_of_the_context_is_the_simulators_and_is_learned() -> None:
+    def reward(state: Tensor, action: Tensor, next_state: Tensor, context: Tensor) -> Tensor:
+        return context * (next_state - state)[..., 0] + action[..., 0]
+
+    task = BoxTask(Line(), reward)
+    assert task.learns_reward
+    env = task.wrap(Line())
+    assert isinstance(env.env, ContextReward)  # type: ignore[attr-defined]
+    env.reset(seed=0)
+    observation, given, *_ = env.step(np.array([1.5], np.float32))
+    assert given == 4.5
+    assert observation.tolist() == [1.5, 4.5]
+    with pytest.raises(UserError, match="planner does not know the context"):
+        BoxTask(Line(), nearness, reward)
+
+
+def test_numpy_functions_see_rows_and_keep_the_leading_shape(generator: torch.Generator) -> None:
+    def batched(state: np.ndarray, action: np.ndarray, next_state: np.ndarray) -> np.ndarray:
+        assert state.shape == (6, 2)
+        return next_state[:, 0] - state[:, 1] * action[:, 0]
+
+    def single(state: np.ndarray, action: np.ndarray, next_state: np.ndarray) -> float:
+        return float(next_state[0] - state[1] * action[0])
+
+    state, next_state = torch.randn(2, 2, 3, 2, generator=generator)
+    action = torch.randn(2, 3, 1, generator=generator)
+    expected = next_state[..., 0] - state[..., 1] * action[..., 0]
+    assert torch.allclose(on_numpy(batched)(state, action, next_state), expected)
+    assert torch.allclose(on_numpy(single, batched=False)(state, action, next_state), expected)
+    ends = on_numpy(lambda state, action, next_state: next_state[:, 0] > 0)
+    assert torch.equal(ends(state, action, next_state), next_state[..., 0] > 0)
+    with pytest.raises(UserError, match="batched=False"):
+        on_numpy(single)(state, action, next_state)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda s, a, n: n.sum(), r"shape \[\]"),
+        (lambda s, a, n: n[..., :1], r"shape \[2, 3, 1\]"),
+        (lambda s, a, n: n[..., 0].double(), "torch.float64, not torch.float32"),
+        (lambda s, a, n: n[..., 0] / 0, "gives -?inf"),
+        (lambda s, a, n: np.zeros((2, 3)), "ndarray, not a torch tensor"),
+        (lambda s, a, n: n @ torch.zeros(7), "raises RuntimeError"),
+    ],
+)
+def test_a_wrong_function_is_told_in_one_line(function: Any, words: str, generator: torch.Generator) -> None:
+    state = torch.rand(2, 3, 4, generator=generator) + 1
+    with pytest.raises(UserError, match=words) as told:
+        evaluate("reward", function, state, state[..., :1], state)
+    assert "\n" not in str(told.value)
+
+
+BOX = Box(-1.0, 1.0, (2,))
+
+
+@pytest.mark.parametrize(
+    ("observations", "actions", "words"),
+    [
+        (BOX, Discrete(3), "a real number for each choice"),
+        (BOX, MultiDiscrete([2, 3]), "a real number for each choice"),
+        (Discrete(3), BOX, "one-hot"),
+        (Dict({"a": BOX}), BOX, "FlattenObservation"),
+        (Tuple((BOX, BOX)), BOX, "FlattenObservation"),
+        (BOX, Dict({"a": BOX}), "split it up"),
+        (Box(0, 255, (64, 64, 3), np.uint8), BOX, "images are not modelled"),
+        (BOX, Box(-np.inf, 1.0, (2,)), "action 0 lies between -inf and 1"),
+        (BOX, Box(np.array([-1.0, 2.0]), np.array([1.0, 2.0]), dtype=np.float64), "action 1 lies between 2 and 2"),
+        (BOX, Box(0, 3, (1,), np.int64), "actions of the type int64"),
+        (BOX, Box(-1.0, 1.0, ()), "a vector of real numbers"),
+    ],
+)
+def test_a_space_that_cannot_be_planned_in_is_refused(observations: Space, actions: Space, words: str) -> None:
+    with pytest.raises(UserError, match=words) as told:
+        check_spaces("Robot", observations, actions)
+    assert "\n" not in str(told.value)
