@@ -67,6 +67,22 @@ class Simulator:
         self.nominal: dict[str, np.ndarray] = {field: getattr(model, field).copy() for field in self.FIELDS}
         self._gravity, self._wind = model.opt.gravity.copy(), model.opt.wind.copy()
         self.density, self.viscosity = float(model.opt.density), float(model.opt.viscosity)
+        self._places: dict[tuple[str, str, tuple[str | int, ...]], list[int]] = {}  # looked up at every step
+
+    def rows(self, field: str, kind: str, parts: tuple[str | int, ...]) -> list[int]:
+        """The rows of an array of mjModel that belong to parts of a kind, all of them where none are named.
+
+        Raises:
+            UserError: if the model has no such part.
+        """
+        if (field, kind, parts) not in self._places:
+            found = indices(self.model, kind, parts)
+            if field.startswith("dof"):
+                found = degrees_of_freedom(self.model, found)
+            elif field.startswith("pair"):  # explicit pairs of geoms have no names of geoms
+                found = [] if parts else list(range(self.model.npair))
+            self._places[field, kind, parts] = found
+        return self._places[field, kind, parts]
 
     def restore(self) -> None:
         """Put the nominal values back: every change starts from them, so that changes never add up."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pyro_dynamics.environments.contexts import Context, parse_number
-from pyro_dynamics.environments.mujoco_model import Simulator, degrees_of_freedom, indices, names_of
+from pyro_dynamics.environments.mujoco_model import Simulator, names_of
 from pyro_dynamics.errors import UserError
 
 AXES = {"x": 0, "y": 1, "z": 2}
@@ -78,7 +78,7 @@ class Scale(Physical):
 
     def write(self, simulator: Simulator, value: float) -> None:
         for field in self.fields:
-            rows = self._rows(simulator, field)
+            rows = simulator.rows(field, self.kind, self.parts)
             array = getattr(simulator.model, field)
             array[self._place(rows, array)] *= value**self.power
 
@@ -90,17 +90,11 @@ class Scale(Physical):
             return math.nan
         return round(float(factors[0] ** (1 / self.power)), 9)
 
-    def _rows(self, simulator: Simulator, field: str) -> list[int]:
-        if field.startswith("pair"):
-            return list(range(simulator.model.npair)) if not self.parts else []
-        found = indices(simulator.model, self.kind, self.parts)
-        return degrees_of_freedom(simulator.model, found) if field.startswith("dof") else found
-
     def _place(self, rows: list[int], array: np.ndarray) -> Any:
         return (rows, slice(self.columns)) if array.ndim > 1 else rows
 
     def _flat(self, simulator: Simulator, array: np.ndarray, field: str) -> np.ndarray:
-        return array[self._place(self._rows(simulator, field), array)].ravel()
+        return array[self._place(simulator.rows(field, self.kind, self.parts), array)].ravel()
 
     def _nominal(self, simulator: Simulator) -> np.ndarray:
         return np.concatenate([self._flat(simulator, simulator.nominal[field], field) for field in self.fields])
@@ -229,7 +223,7 @@ class Force(Physical):
 
     def check(self, simulator: Simulator) -> None:
         _check_axis(self.axis)
-        indices(simulator.model, "body", (self.body,))
+        self._place(simulator)
 
     def write(self, simulator: Simulator, value: float) -> None:
         simulator.data.xfrc_applied[self._place(simulator)] = value
@@ -238,7 +232,7 @@ class Force(Physical):
         return float(simulator.data.xfrc_applied[self._place(simulator)])
 
     def _place(self, simulator: Simulator) -> tuple[int, int]:
-        return indices(simulator.model, "body", (self.body,))[0], AXES[self.axis]
+        return simulator.rows("xfrc_applied", "body", (self.body,))[0], AXES[self.axis]
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,8 @@ def test_a_parameter_that_cannot_change_is_told_when_it_should() -> None:
 
 
 def test_a_registered_environment_may_keep_its_parameter_as_an_attribute() -> None:
-    gymnasium.register("pyro_dynamics_tests/Heavy-v0", entry_point=HeavyPendulum, max_episode_steps=7)
+    entry: Any = HeavyPendulum
+    gymnasium.register("pyro_dynamics_tests/Heavy-v0", entry_point=entry, max_episode_steps=7)
     family = replace(FAMILY, environment="pyro_dynamics_tests/Heavy-v0")
     assert family.make((2.0, 1.0), 5).context == (2.0, 1.0)  # type: ignore[attr-defined]
     del gymnasium.registry["pyro_dynamics_tests/Heavy-v0"]
