@@ -56,7 +56,7 @@ class Scale(Physical):
         parts: their names (or indices); all where it is empty.
         columns: how many columns are scaled, from the first on, where the arrays have several; None for all.
         power: the values are scaled by ``factor ** power``; -1 makes some parts lighter as others get heavier.
-        least: the factor must be above this.
+        zero: whether the factor may be 0.
     """
 
     fields: tuple[str, ...]
@@ -64,12 +64,12 @@ class Scale(Physical):
     parts: tuple[str | int, ...] = ()
     columns: int | None = None
     power: float = 1.0
-    least: float = -1e-12
+    zero: bool = True
     changes_mass: bool = False
     unit = "of nominal"
 
     def parse(self, value: Any, name: str) -> float:
-        return parse_number(value, name, self.least, 100.0, "times nominal")
+        return parse_number(value, name, 0.0, 100.0, "times nominal", closed=self.zero)
 
     def check(self, simulator: Simulator) -> None:
         if not self._nominal(simulator).any():
@@ -110,7 +110,7 @@ def mass(*bodies: str | int, inertia: bool = True, power: float = 1.0) -> Scale:
         power: see :class:`Scale`.
     """
     fields = ("body_mass", "body_inertia") if inertia else ("body_mass",)
-    return Scale(fields, "body", bodies, power=power, least=0.0, changes_mass=inertia)
+    return Scale(fields, "body", bodies, power=power, zero=False, changes_mass=inertia)
 
 
 def damping(*joints: str | int) -> Scale:
@@ -198,11 +198,11 @@ class Wind(Physical):
 
     def check(self, simulator: Simulator) -> None:
         _check_axis(self.axis)
-        if simulator.density == simulator.viscosity == 0 and not self.density > 0:
+        if not simulator.has_medium and not self.density > 0:
             raise UserError("wind needs a medium: give it a density above 0")
 
     def write(self, simulator: Simulator, value: float) -> None:
-        if simulator.density == simulator.viscosity == 0:
+        if not simulator.has_medium:
             simulator.model.opt.density = self.density
         simulator.model.opt.wind[AXES[self.axis]] = value
 

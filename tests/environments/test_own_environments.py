@@ -144,6 +144,13 @@ def test_a_wrong_declaration_is_refused(changes: dict[str, Any], words: str) -> 
         replace(FAMILY, **changes).make_vector(changes.get("train", FAMILY.train), 5)
 
 
+def test_lists_are_as_good_as_tuples() -> None:
+    lists: Any = {"train": [[1, 1], [2, 1]], "test": {"far": [[3, 1]]}}
+    family = replace(FAMILY, **lists)
+    assert family.train == ((1.0, 1.0), (2.0, 1.0))
+    assert family.test_sets == {"far": ((3.0, 1.0),)}
+
+
 def test_test_sets_have_names() -> None:
     family = replace(FAMILY, test={"near": ((1.2, 1.0),), "far": ((3.0, 1.0), (4.0, 1.0))})
     assert list(family.test_sets) == ["near", "far"]
