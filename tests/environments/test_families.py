@@ -220,7 +220,8 @@ def test_an_unknown_family_is_refused_with_the_known_ones() -> None:
 )
 def test_what_is_healthy_is_what_gymnasium_calls_so(name: str, height: float, tilt: float) -> None:
     """In states on both sides of every bound, which play alone does not come to."""
-    env, task = environment(name), FAMILIES[name].task()
+    env: Any = environment(name)
+    task: Any = FAMILIES[name].task()
     env.reset(seed=0)
     inner, rng, verdicts = env.unwrapped, np.random.default_rng(0), []
     for _ in range(300):
