@@ -8,18 +8,18 @@ every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES
 
 
 @every_family
-def test_reward_equals_the_environments_own_over_200_random_steps(family: Family) -> None:
+def test_reward_and_end_equal_the_environments_own_over_200_random_steps(family: Family) -> None:
     task = family.task()
     env = family.make(family.train[1], 1000)
     env.action_space.seed(0)
     state, _ = env.reset(seed=0)
     for _ in range(200):
         action = env.action_space.sample()
-        next_state, reward, *_ = env.step(action)
+        next_state, reward, terminated, *_ = env.step(action)
         s, a, s_next = (torch.as_tensor(x, dtype=torch.float64) for x in (state, action, next_state))
         assert np.isclose(float(task.reward(s, a, s_next)), float(reward), rtol=1e-4, atol=1e-4)
-        assert not task.terminated(s, a, s_next)
-        state = next_state
+        assert bool(task.terminated(s, a, s_next)) == terminated
+        state = env.reset()[0] if terminated else next_state
 
 
 @every_family
