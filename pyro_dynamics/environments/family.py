@@ -46,6 +46,10 @@ class Family:
     description: str = ""
 
     def __post_init__(self) -> None:
+        named = isinstance(self.test, Mapping)
+        test = {name: _tuples(some) for name, some in self.test.items()} if named else _tuples(self.test)  # type: ignore
+        object.__setattr__(self, "train", _tuples(self.train))
+        object.__setattr__(self, "test", test)
         if len(self.units) != len(self.parameters):
             raise UserError(f"family {self.name}: {len(self.parameters)} parameters have {len(self.units)} units")
         if not self.train or not self.test_contexts:
@@ -166,3 +170,8 @@ class Family:
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
         check_spaces(self.name, vector.single_observation_space, vector.single_action_space)
         return vector
+
+
+def _tuples(contexts: Sequence[Any]) -> tuple[Context, ...]:
+    """Contexts that may have been given as lists."""
+    return tuple(tuple(map(float, one)) if isinstance(one, list | tuple) else one for one in contexts)

@@ -14,7 +14,7 @@ from pyro_dynamics.environments.family import Family
 from pyro_dynamics.environments.hidden_parameter import HiddenParameterWrapper
 from pyro_dynamics.environments.last_velocity import LastVelocity
 from pyro_dynamics.environments.mujoco_model import Simulator
-from pyro_dynamics.environments.physical import Physical
+from pyro_dynamics.environments.physical import Disabled, Physical
 from pyro_dynamics.environments.quiet_mujoco import without_settotalmass_warning
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import Task
@@ -121,6 +121,8 @@ class MujocoPhysics(HiddenParameterWrapper):
         inner: Any = env.unwrapped
         if not isinstance(getattr(inner, "model", None), mujoco.MjModel):
             raise UserError(f"{type(inner).__name__} is not an environment on MuJoCo: it has no mjModel as .model")
+        if not vary or (len(vary) > 1 and any(isinstance(part, Disabled) for part in vary.values())):
+            raise UserError(f"one parameter or several numbers are varied, and names by themselves: not {list(vary)}")
         self.vary = {name: parts if isinstance(parts, tuple) else (parts,) for name, parts in vary.items()}
         self.parameter = tuple(self.vary) if len(self.vary) > 1 else next(iter(self.vary))
         self._simulator = Simulator(inner.model, inner.data)
@@ -162,16 +164,14 @@ class MujocoPhysics(HiddenParameterWrapper):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        del state["_simulator"]
         inner: Any = self.env.unwrapped
-        return state | {"_physics_state_of_the_copy": physics_state(inner), "_random_of_the_copy": inner.np_random}
+        state["_simulator"] = self._simulator.nominal, physics_state(inner), inner.np_random
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        state = dict(state)
-        physics, random = state.pop("_physics_state_of_the_copy"), state.pop("_random_of_the_copy")
+        nominal, physics, random = state["_simulator"]
         inner: Any = state["env"].unwrapped
-        state["_simulator"] = Simulator(inner.model, inner.data)
-        super().__setstate__(state)
+        super().__setstate__({**state, "_simulator": Simulator(inner.model, inner.data, nominal)})
         mujoco.mj_setState(inner.model, inner.data, physics, mujoco.mjtState.mjSTATE_INTEGRATION)
         inner.np_random = random
 

@@ -50,11 +50,12 @@ def degrees_of_freedom(model: Any, joints: Iterable[int]) -> list[int]:
 
 
 class Simulator:
-    """A MuJoCo model and its data, with the nominal values of the fields that may be changed.
+    """A MuJoCo model and its data, with the nominal values of what may be changed.
 
     Args:
-        model: an ``mjModel`` as it was compiled.
+        model: an ``mjModel``.
         data: its ``mjData``.
+        nominal: what the model held when it was compiled, where it holds that no more: a copy of a changed one.
     """
 
     FIELDS = (
@@ -62,18 +63,41 @@ class Simulator:
         *("actuator_gear", "actuator_gainprm", "actuator_biasprm"),
     )
 
-    def __init__(self, model: Any, data: Any) -> None:
+    def __init__(self, model: Any, data: Any, nominal: dict[str, np.ndarray] | None = None) -> None:
         self.model, self.data = model, data
-        self.nominal: dict[str, np.ndarray] = {field: getattr(model, field).copy() for field in self.FIELDS}
-        self._gravity, self._wind = model.opt.gravity.copy(), model.opt.wind.copy()
-        self.density, self.viscosity = float(model.opt.density), float(model.opt.viscosity)
+        if nominal is None:
+            nominal = {field: getattr(model, field).copy() for field in self.FIELDS}
+            nominal |= {field: np.array(getattr(model.opt, field)) for field in ("gravity", "wind", "density")}
+        self.nominal = nominal
+        self._places: dict[tuple[str, str, tuple[str | int, ...]], list[int]] = {}  # looked up at every step
+
+    def rows(self, field: str, kind: str, parts: tuple[str | int, ...]) -> list[int]:
+        """The rows of an array of mjModel that belong to parts of a kind, all of them where none are named.
+
+        Raises:
+            UserError: if the model has no such part.
+        """
+        if (field, kind, parts) not in self._places:
+            found = indices(self.model, kind, parts)
+            if field.startswith("dof"):
+                found = degrees_of_freedom(self.model, found)
+            elif field.startswith("pair"):  # explicit pairs of geoms have no names of geoms
+                found = [] if parts else list(range(self.model.npair))
+            self._places[field, kind, parts] = found
+        return self._places[field, kind, parts]
 
     def restore(self) -> None:
         """Put the nominal values back: every change starts from them, so that changes never add up."""
-        for field, values in self.nominal.items():
-            getattr(self.model, field)[:] = values
-        self.model.opt.gravity[:], self.model.opt.wind[:] = self._gravity, self._wind
-        self.model.opt.density = self.density
+        for field in self.FIELDS:
+            getattr(self.model, field)[:] = self.nominal[field]
+        option = self.model.opt
+        option.gravity[:], option.wind[:] = self.nominal["gravity"], self.nominal["wind"]
+        option.density = float(self.nominal["density"])
+
+    @property
+    def has_medium(self) -> bool:
+        """Whether there is something that wind could move, by the nominal model."""
+        return bool(self.nominal["density"] > 0 or self.model.opt.viscosity > 0)
 
     def update_constants(self) -> None:
         """Let MuJoCo compute what it derives from masses and inertias (``mj_setConst``).

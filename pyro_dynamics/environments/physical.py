@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pyro_dynamics.environments.contexts import Context, parse_number
-from pyro_dynamics.environments.mujoco_model import Simulator, degrees_of_freedom, indices, names_of
+from pyro_dynamics.environments.mujoco_model import Simulator, names_of
 from pyro_dynamics.errors import UserError
 
 AXES = {"x": 0, "y": 1, "z": 2}
@@ -56,7 +56,7 @@ class Scale(Physical):
         parts: their names (or indices); all where it is empty.
         columns: how many columns are scaled, from the first on, where the arrays have several; None for all.
         power: the values are scaled by ``factor ** power``; -1 makes some parts lighter as others get heavier.
-        least: the factor must be above this.
+        zero: whether the factor may be 0.
     """
 
     fields: tuple[str, ...]
@@ -64,12 +64,12 @@ class Scale(Physical):
     parts: tuple[str | int, ...] = ()
     columns: int | None = None
     power: float = 1.0
-    least: float = -1e-12
+    zero: bool = True
     changes_mass: bool = False
     unit = "of nominal"
 
     def parse(self, value: Any, name: str) -> float:
-        return parse_number(value, name, self.least, 100.0, "times nominal")
+        return parse_number(value, name, 0.0, 100.0, "times nominal", closed=self.zero)
 
     def check(self, simulator: Simulator) -> None:
         if not self._nominal(simulator).any():
@@ -78,7 +78,7 @@ class Scale(Physical):
 
     def write(self, simulator: Simulator, value: float) -> None:
         for field in self.fields:
-            rows = self._rows(simulator, field)
+            rows = simulator.rows(field, self.kind, self.parts)
             array = getattr(simulator.model, field)
             array[self._place(rows, array)] *= value**self.power
 
@@ -90,17 +90,11 @@ class Scale(Physical):
             return math.nan
         return round(float(factors[0] ** (1 / self.power)), 9)
 
-    def _rows(self, simulator: Simulator, field: str) -> list[int]:
-        if field.startswith("pair"):
-            return list(range(simulator.model.npair)) if not self.parts else []
-        found = indices(simulator.model, self.kind, self.parts)
-        return degrees_of_freedom(simulator.model, found) if field.startswith("dof") else found
-
     def _place(self, rows: list[int], array: np.ndarray) -> Any:
         return (rows, slice(self.columns)) if array.ndim > 1 else rows
 
     def _flat(self, simulator: Simulator, array: np.ndarray, field: str) -> np.ndarray:
-        return array[self._place(self._rows(simulator, field), array)].ravel()
+        return array[self._place(simulator.rows(field, self.kind, self.parts), array)].ravel()
 
     def _nominal(self, simulator: Simulator) -> np.ndarray:
         return np.concatenate([self._flat(simulator, simulator.nominal[field], field) for field in self.fields])
@@ -116,7 +110,7 @@ def mass(*bodies: str | int, inertia: bool = True, power: float = 1.0) -> Scale:
         power: see :class:`Scale`.
     """
     fields = ("body_mass", "body_inertia") if inertia else ("body_mass",)
-    return Scale(fields, "body", bodies, power=power, least=0.0, changes_mass=inertia)
+    return Scale(fields, "body", bodies, power=power, zero=False, changes_mass=inertia)
 
 
 def damping(*joints: str | int) -> Scale:
@@ -204,11 +198,11 @@ class Wind(Physical):
 
     def check(self, simulator: Simulator) -> None:
         _check_axis(self.axis)
-        if simulator.density == simulator.viscosity == 0 and not self.density > 0:
+        if not simulator.has_medium and not self.density > 0:
             raise UserError("wind needs a medium: give it a density above 0")
 
     def write(self, simulator: Simulator, value: float) -> None:
-        if simulator.density == simulator.viscosity == 0:
+        if not simulator.has_medium:
             simulator.model.opt.density = self.density
         simulator.model.opt.wind[AXES[self.axis]] = value
 
@@ -229,7 +223,7 @@ class Force(Physical):
 
     def check(self, simulator: Simulator) -> None:
         _check_axis(self.axis)
-        indices(simulator.model, "body", (self.body,))
+        self._place(simulator)
 
     def write(self, simulator: Simulator, value: float) -> None:
         simulator.data.xfrc_applied[self._place(simulator)] = value
@@ -238,7 +232,7 @@ class Force(Physical):
         return float(simulator.data.xfrc_applied[self._place(simulator)])
 
     def _place(self, simulator: Simulator) -> tuple[int, int]:
-        return indices(simulator.model, "body", (self.body,))[0], AXES[self.axis]
+        return simulator.rows("xfrc_applied", "body", (self.body,))[0], AXES[self.axis]
 
 
 @dataclass(frozen=True)

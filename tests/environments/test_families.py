@@ -213,3 +213,24 @@ def test_discrete_actions_are_refused_in_words() -> None:
 def test_an_unknown_family_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UserError, match="pendulum-gravity"):
         find_family("walker")
+
+
+@pytest.mark.parametrize(
+    ("name", "height", "tilt"), [("hopper-mass", 1.25, 0.4), ("walker2d-friction", 1.4, 1.5), ("ant-gain", 0.6, 0.0)]
+)
+def test_what_is_healthy_is_what_gymnasium_calls_so(name: str, height: float, tilt: float) -> None:
+    """In states on both sides of every bound, which play alone does not come to."""
+    env: Any = environment(name)
+    task: Any = FAMILIES[name].task()
+    env.reset(seed=0)
+    inner, rng, verdicts = env.unwrapped, np.random.default_rng(0), []
+    for _ in range(300):
+        qpos = inner.init_qpos + rng.normal(0, 0.1, inner.model.nq)
+        qpos[1 if tilt else 2] = height + rng.uniform(-0.75, 0.75)
+        if tilt:
+            qpos[2] = rng.uniform(-tilt, tilt)
+        inner.set_state(qpos, rng.normal(0, 3, inner.model.nv))
+        state = torch.as_tensor(np.concatenate([[0.0], inner._get_obs()]))
+        assert bool(task.healthy(state)) == inner.is_healthy
+        verdicts.append(inner.is_healthy)
+    assert 30 < sum(verdicts) < 270

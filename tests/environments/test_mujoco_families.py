@@ -8,6 +8,7 @@ import gymnasium
 import mujoco
 import numpy as np
 import pytest
+from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 
 from pyro_dynamics.environments.mujoco_family import MujocoMaker, MujocoPhysics, mujoco_family
 from pyro_dynamics.environments.physical import (
@@ -133,6 +134,33 @@ def test_a_copy_goes_on_where_the_original_is_in_its_episode(how: Any) -> None:
     assert np.array_equal(twin.reset()[0], env.reset()[0])  # their random numbers are the same too
     env.set_context((1.0, 0.0))
     assert twin.context == (1.4, 15.0)  # and they share nothing
+
+
+def test_a_copy_of_an_environment_that_copies_its_model_keeps_the_nominal_values() -> None:
+    """Without EzPickle a copy has the CHANGED model: what is nominal must not be read from that."""
+
+    class Plain(InvertedPendulumEnv):
+        __getstate__ = object.__getstate__  # type: ignore[assignment]
+
+        def __setstate__(self, state: dict[str, Any]) -> None:
+            self.__dict__.update(state)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.mujoco_renderer: Any = None
+
+    env: Any = MujocoPhysics(Plain(), {"mass": mass()}, {"mass": 2.0})
+    twin = copy.deepcopy(env)
+    assert twin.context == 2.0
+    assert np.array_equal(twin.unwrapped.model.body_mass, env.unwrapped.model.body_mass)
+    twin.set_context(1.0)
+    assert np.array_equal(2 * twin.unwrapped.model.body_mass, env.unwrapped.model.body_mass)
+
+
+@pytest.mark.parametrize("vary", [{}, {"dead": Disabled(), "mass": mass()}])
+def test_nothing_to_vary_and_names_beside_numbers_are_refused(vary: Any) -> None:
+    with pytest.raises(UserError, match="one parameter or several numbers"):
+        hopper(**vary)
 
 
 def test_gravity_and_its_direction_go_together() -> None:

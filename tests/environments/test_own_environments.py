@@ -110,7 +110,8 @@ def test_a_parameter_that_cannot_change_is_told_when_it_should() -> None:
 
 
 def test_a_registered_environment_may_keep_its_parameter_as_an_attribute() -> None:
-    gymnasium.register("pyro_dynamics_tests/Heavy-v0", entry_point=HeavyPendulum, max_episode_steps=7)
+    entry: Any = HeavyPendulum
+    gymnasium.register("pyro_dynamics_tests/Heavy-v0", entry_point=entry, max_episode_steps=7)
     family = replace(FAMILY, environment="pyro_dynamics_tests/Heavy-v0")
     assert family.make((2.0, 1.0), 5).context == (2.0, 1.0)  # type: ignore[attr-defined]
     del gymnasium.registry["pyro_dynamics_tests/Heavy-v0"]
@@ -141,6 +142,13 @@ def test_names_of_a_category_are_those_that_were_declared() -> None:
 def test_a_wrong_declaration_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         replace(FAMILY, **changes).make_vector(changes.get("train", FAMILY.train), 5)
+
+
+def test_lists_are_as_good_as_tuples() -> None:
+    lists: Any = {"train": [[1, 1], [2, 1]], "test": {"far": [[3, 1]]}}
+    family = replace(FAMILY, **lists)
+    assert family.train == ((1.0, 1.0), (2.0, 1.0))
+    assert family.test_sets == {"far": ((3.0, 1.0),)}
 
 
 def test_test_sets_have_names() -> None:

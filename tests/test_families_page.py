@@ -1,0 +1,38 @@
+"""What docs/families.md shows works as it stands, and it tells of every family."""
+
+import re
+from pathlib import Path
+
+from pyro_dynamics import FAMILIES, Family
+
+PAGE = (Path(__file__).parents[1] / "docs" / "families.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def run(block: str) -> dict[str, object]:
+    names: dict[str, object] = {}
+    exec(compile(block, "docs/families.md", "exec"), names)
+    return names
+
+
+def test_every_family_is_in_the_table() -> None:
+    assert re.findall(r"^\| `([a-z0-9-]+)` \|", PAGE, re.MULTILINE) == list(FAMILIES)
+
+
+def test_the_walkers_are_made_and_hold_their_contexts() -> None:
+    walkers = run(BLOCKS[0])["walkers"]
+    family: Family = walkers()  # type: ignore[operator]
+    for context in (*family.train, *family.test_contexts):
+        env = family.make(context, 5)
+        assert env.reset(seed=0)[1]["context"] == context
+        assert env.reset(seed=0)[0].shape == (family.task().state_dim,)
+
+
+def test_a_class_of_ones_own_holds_its_context() -> None:
+    env = run(BLOCKS[1])["env"]
+    assert env.context == (2.0, 0.8)  # type: ignore[attr-defined]
+
+
+def test_carls_dictionaries_are_read() -> None:
+    assert run(BLOCKS[2])["contexts"] == ((1.2, 0.9), (0.8, 1.0))
+    assert len(BLOCKS) == 3
