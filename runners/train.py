@@ -12,6 +12,7 @@ from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, learn
 from pyro_dynamics.experiments.files import write_bytes
+from pyro_dynamics.experiments.logged_family import FILE
 from pyro_dynamics.experiments.progress import Progress, label
 from pyro_dynamics.runners.assembly import build_team, set_threads
 from pyro_dynamics.runners.configuration import (
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
     config, family = flags.run, find_family(flags.run.family)
 
     robots = family.make_vector(family.train * config.episodes, config.steps)
-    team = build_team(config, family, robots)
+    team = build_team(config, family, robots.single_action_space)
     folder = open_folder(flags)  # only now: settings that make no sense have been refused
     data = folder.transitions()
     if data:
@@ -102,7 +103,10 @@ def guess_defaults(arguments: Sequence[str]) -> RunConfig:
     """Where the flags start from, looked up before they are read, so that --help shows the right defaults."""
     values = flag_values(arguments)
     if "--resume" in values:
-        return from_json(RunFolder.open(Path(values["--resume"])).config)
+        folder = RunFolder.open(Path(values["--resume"]))
+        if (folder.path / FILE).is_file():
+            raise UserError(f"{folder.path} was fitted to logged data, and has no rounds to go on with: fit again")
+        return from_json(folder.config)
     family = next((word for word in arguments if word in FAMILIES), "pendulum-gravity")
     preset = values.get("--preset", "quick")
     return defaults_of(family, preset if preset in get_args(Preset) else "quick", arguments)  # type: ignore[arg-type]

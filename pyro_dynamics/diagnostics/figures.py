@@ -186,7 +186,9 @@ def _draw_decoded(
 ) -> None:
     for context in trained:
         panel.axhline(context, color="grey", ls=":", lw=1)
-    panel.plot(time, [row["context"] for row in steps], color="tab:red", lw=2, label="truth")
+    truth = np.array([row["context"] for row in steps], dtype=float)  # None, where it is not known, becomes NaN
+    if not np.isnan(truth).all():
+        panel.plot(time, truth, color="tab:red", lw=2, label="truth")
     decoded, spread = probe.predict(mean), probe.spread(scale)
     _band(panel, time, decoded, spread, "black", "belief, two standard deviations")
     reach = max(trained) - min(trained)

@@ -104,8 +104,9 @@ def _draw_decoded(panel: Axes, diagnosis: Any, contexts: Sequence[float], axis: 
     panel.plot(steps, middle, color=BELIEF, lw=1.3)
     error = diagnosis.probe_error
     panel.fill_between(steps, truth - error, truth + error, step="mid", color=TRUTH, alpha=0.15, lw=0)
-    panel.step(steps, truth, where="mid", color=TRUTH, lw=2, label="truth, with the probe's error")
-    shown = np.concatenate([np.asarray(trained, dtype=float), truth])
+    if not np.isnan(truth).all():  # it is not known of every logged stream
+        panel.step(steps, truth, where="mid", color=TRUTH, lw=2, label="truth, with the probe's error")
+    shown = np.concatenate([np.asarray(trained, dtype=float), truth[~np.isnan(truth)]])
     reach = 0.35 * np.ptp(shown) or 1.0
     panel.set(ylabel=axis, ylim=(shown.min() - reach, shown.max() + reach))
     _legend(panel, "belief, read by a linear probe")
@@ -134,7 +135,7 @@ def _name_contexts(panel: Axes, contexts: Sequence[Any]) -> None:
     for step, context in enumerate(contexts):
         if step == 0 or context != contexts[step - 1]:
             panel.axvline(step, color=TRUTH, lw=1)
-            text = context if isinstance(context, str) else f"{context:g}"
+            text = "unknown" if context is None else context if isinstance(context, str) else f"{context:g}"
             panel.annotate(
                 f"truth: {text}",
                 (step, 1),

@@ -56,20 +56,25 @@ class Family:
         schedule = Schedule.parse(text)
         return replace(schedule, changes=tuple((step, self.parse_context(value)) for step, value in schedule.changes))
 
-    def make(self, context: Context | Schedule, max_steps: int) -> gymnasium.Env:
-        """One environment whose episodes are truncated after ``max_steps`` steps."""
+    def make(self, context: Context | Schedule, max_steps: int, **how: Any) -> gymnasium.Env:
+        """One environment whose episodes are truncated after ``max_steps`` steps; ``how``: of the constructor."""
         schedule = context if isinstance(context, Schedule) else Schedule.constant(self.parse_context(context))
         start = {self.parameter: schedule.at(0)}
-        env = gymnasium.make(self.environment_id, max_episode_steps=max_steps, disable_env_checker=True, **start)
+        env = gymnasium.make(self.environment_id, max_episode_steps=max_steps, disable_env_checker=True, **start, **how)
         return ScheduledContext(env, schedule)
 
-    def make_vector(self, contexts: Sequence[Context | Schedule], max_steps: int) -> SyncVectorEnv:
+    def make_vector(self, contexts: Sequence[Context | Schedule], max_steps: int, **how: Any) -> SyncVectorEnv:
         """K environments in lockstep, with autoreset off: the step after an end would be a false transition.
+
+        Args:
+            contexts: of each environment.
+            max_steps: of an episode.
+            how: more arguments of the constructor, such as ``render_mode``.
 
         Raises:
             UserError: if the spaces are not boxes of real vectors.
         """
-        makers = [lambda context=context: self.make(context, max_steps) for context in contexts]
+        makers = [lambda context=context: self.make(context, max_steps, **how) for context in contexts]
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
         check_spaces(self.environment_id, vector.single_observation_space, vector.single_action_space)
         return vector

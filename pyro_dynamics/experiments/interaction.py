@@ -25,7 +25,7 @@ class Step:
         next_state: ``[B, S]``.
         reward: ``[B]``.
         alive: ``[B]``, false for robots whose episode ended before this step; their other entries mean nothing.
-        context: the true hidden parameter of each robot.
+        context: the true hidden parameter of each robot; None where it is not known, as in logged data.
     """
 
     index: int
@@ -34,7 +34,7 @@ class Step:
     next_state: Tensor
     reward: Tensor
     alive: Tensor
-    context: Sequence[Context]
+    context: Sequence[Context | None]
 
 
 def interact(robots: VectorEnv, policy: Policy, seeds: Sequence[int]) -> Iterator[Step]:

@@ -47,6 +47,8 @@ class Progress:
         self.bar.update()
 
 
-def label(context: Context) -> str:
-    """A context as people write it: 6 for 6.0, back-foot for back-foot."""
+def label(context: Context | None) -> str:
+    """A context as people write it: 6 for 6.0, back-foot for back-foot, unknown for None."""
+    if context is None:
+        return "unknown"
     return context if isinstance(context, str) else f"{context:g}"

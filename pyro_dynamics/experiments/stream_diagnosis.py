@@ -95,7 +95,7 @@ def diagnose_stream(
     data: Transitions,
     latent: np.ndarray | None,
     log_q: np.ndarray | None,
-    contexts: Sequence[Context],
+    contexts: Sequence[Context | None],
     temperature: float,
     every: int = 10,
     *,
@@ -111,7 +111,7 @@ def diagnose_stream(
         data: the T transitions, of environment 0.
         latent: draws of the belief after each step, ``[T, S, d]``, or None for an agent without a latent.
         log_q: the belief's log density at them in nats, ``[T, S]``, or None.
-        contexts: the true hidden parameter at each step, T of them.
+        contexts: the true hidden parameter at each step, T of them; None where it is not known.
         temperature: power of the likelihood in the belief's updates.
         every: steps between two checkpoints of k-hat; more where many steps passed since the last change, and where
             the diagnosis would take longer than half a minute.
@@ -158,7 +158,7 @@ def diagnose_stream(
     )
 
 
-def told_since(contexts: Sequence[Context]) -> tuple[list[int], bool]:
+def told_since(contexts: Sequence[Context | None]) -> tuple[list[int], bool]:
     """For each of T steps the first one of what an agent that is told of changes learns from, ``[T]``.
 
     That is the first step with the present context. Where the context changes all the time there is nothing to be

@@ -1,0 +1,111 @@
+"""Videos of episodes: the robot, and the belief about its hidden parameter beside it."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import imageio
+import numpy as np
+from gymnasium.vector import SyncVectorEnv
+
+from pyro_dynamics.diagnostics import ContextProbe
+from pyro_dynamics.diagnostics.belief_panel import BeliefPanel
+from pyro_dynamics.environments import Context, Family, Schedule
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments.adaptation import AdaptationStep
+from pyro_dynamics.experiments.progress import label
+from pyro_dynamics.experiments.team import Team
+
+
+def make_robots(family: Family, contexts: Sequence[Context | Schedule], steps: int, film: bool) -> SyncVectorEnv:
+    """Environments in lockstep that can be filmed, or that need not be able to draw."""
+    if not film:
+        return family.make_vector(contexts, steps)
+    # MuJoCo's own first choice needs a screen; it looks this up when it draws for the first time.
+    if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
+        os.environ.setdefault("MUJOCO_GL", "egl")
+    return family.make_vector(contexts, steps, render_mode="rgb_array")
+
+
+class Film:
+    """One robot's episode as a video: mp4 where ``imageio-ffmpeg`` is installed, else an animated GIF.
+
+    The first frame is drawn at once, so that a machine which cannot draw is told before an episode is run.
+
+    Args:
+        path: of the video, without its ending.
+        robots: from :func:`make_robots`.
+        k: which of them is filmed.
+        steps: of the episode, at most.
+        trained: the trained agents, whose posteriors are drawn.
+        family: their environments.
+
+    Raises:
+        UserError: if nothing can be drawn here.
+    """
+
+    def __init__(self, path: Path, robots: SyncVectorEnv, k: int, steps: int, trained: Team, family: Family) -> None:
+        self.env, self.k, self.axis = robots.envs[k], k, family.axis
+        mp4 = find_spec("imageio_ffmpeg") is not None
+        self.path = path.with_name(path.name + (".mp4" if mp4 else ".gif"))
+        self.part = path.with_name(f"{path.name}.part{self.path.suffix}")
+        height = self._first_frame().shape[0]
+        fps = self.env.metadata.get("render_fps", 30)
+        means, scales = (part.numpy() for part in trained.beliefs())
+        numbers = [float(context) for context in family.train] if family.numeric and means.shape[1] else []
+        probe = ContextProbe(means, numbers) if numbers else None
+        names = [label(context) for context in family.train]
+        self.panel = BeliefPanel(_even(1.04 * height), height, steps, family.axis, names, means, scales, probe, numbers)
+        how: dict[str, Any] = {"fps": fps, "macro_block_size": 2} if mp4 else {"duration": 1000 / fps, "loop": 0}
+        try:
+            self.writer = imageio.get_writer(self.part, **how)
+        except OSError as fault:
+            raise UserError(f"cannot write {self.part}: {fault}") from None
+        self.total = 0.0
+
+    def _first_frame(self) -> np.ndarray:
+        """Raises :class:`UserError` where it cannot be drawn."""
+        self.env.reset()
+        try:
+            frame = self.env.render()
+        except Exception as fault:  # each way to draw fails in its own way, down to a missing attribute
+            reason = (str(fault).strip() or type(fault).__name__).splitlines()[0]
+            raise UserError(
+                f"this machine cannot draw the robot ({reason}): MuJoCo needs EGL or OSMesa (on Debian, apt install "
+                "libegl1 libgl1-mesa-dri, or libosmesa6 and MUJOCO_GL=osmesa), Gymnasium's classic ones pip install "
+                "'pyro-dynamics[video]'; or leave out --video"
+            ) from fault
+        if not isinstance(frame, np.ndarray) or frame.ndim != 3:
+            raise UserError("this environment draws no pictures (render_mode rgb_array): leave out --video")
+        return frame
+
+    def add(self, step: AdaptationStep) -> None:
+        """Film the state that the step led to; steps after the robot's end are left out."""
+        if not step.alive[self.k]:
+            return
+        self.total += float(step.reward[self.k])
+        truth: Any = step.context[self.k]
+        truth = truth if truth is None or isinstance(truth, str) else float(truth)
+        words = f"step {step.index}   return {self.total:.1f}\n{self.axis}: {label(truth)}"
+        frame: Any = self.env.render()
+        frame = frame[: 2 * (len(frame) // 2), : 2 * (frame.shape[1] // 2)]  # codecs want even sizes
+        panel = self.panel.draw(words, step.draws[:, self.k].numpy(), truth)
+        self.writer.append_data(np.hstack([frame[..., :3], panel[: len(frame)]]))
+
+    def __enter__(self) -> "Film":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        """Move the whole video into place; of an episode that failed, leave nothing."""
+        self.writer.close()
+        if kind is None:
+            self.part.replace(self.path)
+        else:
+            self.part.unlink(missing_ok=True)
+
+
+def _even(size: float) -> int:
+    return 2 * round(size / 2)
