@@ -141,11 +141,16 @@ def write_minari(
     """
     package = minari()
     from minari.data_collector import EpisodeBuffer
+    from minari.dataset.minari_dataset import parse_dataset_id
 
     buffers = [
         EpisodeBuffer(**{name: value for name, value in episode.items() if name != "metadata"}) for episode in episodes
     ]
     with _root_of(target) as name, warnings.catch_warnings():
+        try:
+            parse_dataset_id(name)
+        except (ValueError, TypeError):  # the latter for a name without a version
+            raise UserError(f"Minari wants names such as pendulum-v0 or mine/pendulum-v0, not {name!r}") from None
         warnings.simplefilter("ignore")  # about an author and a link that nobody gave
         try:
             dataset = package.create_dataset_from_buffers(
@@ -157,8 +162,8 @@ def write_minari(
                 algorithm_name="pyro-dynamics",
                 description=words,
             )
-        except (ValueError, TypeError, AttributeError, OSError) as fault:
-            raise UserError(f"cannot write the Minari data set {target}: {fault or 'call it NAME-v0'}") from None
+        except (ValueError, OSError) as fault:
+            raise UserError(f"cannot write the Minari data set {target}: {fault}") from None
         dataset.storage.update_episode_metadata([episode["metadata"] for episode in episodes])
         return Path(dataset.storage.data_path).parent
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import imageio
+import mujoco
 import numpy as np
 from gymnasium.vector import SyncVectorEnv
 
@@ -69,6 +70,7 @@ class Film:
     def _first_frame(self) -> np.ndarray:
         """Raises :class:`UserError` where it cannot be drawn."""
         self.env.reset()
+        follow(self.env)
         try:
             frame = self.env.render()
         except Exception as fault:  # each way to draw fails in its own way, down to a missing attribute
@@ -89,7 +91,7 @@ class Film:
         self.total += float(step.reward[self.k])
         truth: Any = step.context[self.k]
         truth = truth if truth is None or isinstance(truth, str) else float(truth)
-        words = f"step {step.index}   return {self.total:.1f}\n{self.axis}: {label(truth)}"
+        words = f"step {step.index}   return {self.total:.1f}\ntrue {self.axis}: {label(truth)}"
         frame: Any = self.env.render()
         frame = frame[: 2 * (len(frame) // 2), : 2 * (frame.shape[1] // 2)]  # codecs want even sizes
         panel = self.panel.draw(words, step.draws[:, self.k].numpy(), truth)
@@ -105,6 +107,14 @@ class Film:
             self.part.replace(self.path)
         else:
             self.part.unlink(missing_ok=True)
+
+
+def follow(env: Any) -> None:
+    """Let MuJoCo's camera ``track``, where the model has one, go along with the robot: Gymnasium's stands still."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is not None:
+        camera = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
+        renderer.camera_id = renderer.camera_id if camera == -1 else camera
 
 
 def _even(size: float) -> int:
