@@ -23,7 +23,7 @@ from pyro_dynamics.experiments.adaptation import AdaptationStep, replay
 from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json, write_json_lines, write_whole
 from pyro_dynamics.experiments.logged_family import require_simulator
 from pyro_dynamics.experiments.progress import label
-from pyro_dynamics.experiments.video import Film, make_robots
+from pyro_dynamics.experiments.video import Film, make_robots, refuse_a_broken_choice
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
 from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, online_defaults
 from pyro_dynamics.runners.logged_stream import read_stream
@@ -85,6 +85,8 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = parse(arguments)
     set_threads(flags.threads)
+    if flags.video:
+        refuse_a_broken_choice()
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
     meeting = (to_act if flags.replay is None else to_follow)(flags, folder, config, family, trained)
     out, film = meeting.out, meeting.film

@@ -15,7 +15,7 @@ from pyro_dynamics.experiments import adapt
 from pyro_dynamics.experiments.files import make_folder, write_json
 from pyro_dynamics.experiments.logged_family import require_simulator
 from pyro_dynamics.experiments.progress import label
-from pyro_dynamics.experiments.video import Film, make_robots
+from pyro_dynamics.experiments.video import Film, make_robots, refuse_a_broken_choice
 from pyro_dynamics.runners.adapt import describe
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
 from pyro_dynamics.runners.configuration import OnlineConfig, online_defaults
@@ -63,6 +63,8 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = parse(arguments)
     set_threads(flags.threads)
+    if flags.video:
+        refuse_a_broken_choice()
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
     require_simulator(family)
     contexts = [family.parse_context(text) for text in flags.contexts] or list(family.test)

@@ -149,7 +149,9 @@ def run_config(flags: FitFlags, steps: int) -> RunConfig:
     """The configuration of the run: how to plan comes from the family's quick preset, where there is a simulator."""
     config = preset_config(flags.family or "pendulum-gravity", "quick")
     chosen = {one.name: getattr(flags.run, one.name) for one in fields(FitConfig)}
-    return replace(config, family=flags.family or NAME, rounds=1, steps=steps, episodes=1, **chosen)
+    controller = replace(config.controller, particles=flags.run.ensemble.members)  # the same number for each network
+    family = flags.family or NAME
+    return replace(config, family=family, rounds=1, steps=steps, episodes=1, controller=controller, **chosen)
 
 
 def epochs(config: RunConfig, shares: Sequence[Sequence[int]], data: Transitions) -> int:

@@ -14,6 +14,7 @@ from pyro_dynamics.experiments import RunFolder, learn
 from pyro_dynamics.experiments.files import write_bytes
 from pyro_dynamics.experiments.logged_family import FILE
 from pyro_dynamics.experiments.progress import Progress, label
+from pyro_dynamics.experiments.tensorboard import TensorBoard, summary_writer
 from pyro_dynamics.runners.assembly import build_team, set_threads
 from pyro_dynamics.runners.configuration import (
     Preset,
@@ -42,6 +43,8 @@ class TrainFlags:
     """Folder of the run; by default runs/FAMILY-AGENT-PRESET-SEED."""
     resume: Path | None = None
     """Go on with the run in this folder after its last whole round; only --rounds may be given with it."""
+    tensorboard: bool = False
+    """Write the metrics of each round to DIR/tensorboard too."""
     threads: int = 1
     """Processor threads. More than one is slower where another process is busy, and changes the last digits."""
 
@@ -52,16 +55,21 @@ def main(arguments: Sequence[str]) -> None:
     set_threads(flags.threads)
     config, family = flags.run, find_family(flags.run.family)
 
+    if flags.tensorboard:
+        summary_writer()  # told before there is a folder, if it is missing
     robots = family.make_vector(family.train * config.episodes, config.steps)
     team = build_team(config, family, robots.single_action_space)
     folder = open_folder(flags)  # only now: settings that make no sense have been refused
     data = folder.transitions()
     if data:
         team.load_state_dict(folder.checkpoint())
+    board = TensorBoard(folder.path / "tensorboard", len(data)) if flags.tensorboard else None
     progress = Progress(family.train, config.rounds, config.steps, done=len(data))
 
     def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
         folder.save_round(m, transitions, rows, team.state_dict(), config.keep)
+        if board is not None:
+            board.round(m, rows, progress.elbo)
 
     learn(
         team,
@@ -75,6 +83,8 @@ def main(arguments: Sequence[str]) -> None:
         progress=progress,
     )
     progress.bar.close()
+    if board is not None:
+        board.close()
     robots.close()
     write_bytes(folder.path / "training.png", draw_training(folder.metrics(), family.axis))
     print_returns(folder, family)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 import torch
@@ -186,17 +186,17 @@ def read_npz(file: Path) -> Log:
         UserError: if an array is missing, not of numbers, of a wrong shape or length, or not finite.
     """
     arrays: dict[str, np.ndarray] = {}
+    if not is_zipfile(file):
+        raise UserError(f"{file} is not an .npz file: save one by numpy.savez(file, state=..., action=..., ...)")
     try:
         with np.load(file, allow_pickle=False) as stored:
-            if not hasattr(stored, "files"):
-                raise UserError(f"{file} holds one array: give an .npz with state, action and next_state")
             for name in stored.files:
                 try:
                     arrays[name] = stored[name]
                 except ValueError as fault:  # an array of Python objects, which would be code
                     raise UserError(f"{file}: the array {name} cannot be read: {fault}") from None
     except (OSError, ValueError, EOFError, BadZipFile) as fault:
-        raise UserError(f"{file} is not an .npz file: {fault}") from None
+        raise UserError(f"{file} cannot be read: {fault}") from None
     missing = [name for name in ("state", "action", "next_state") if name not in arrays]
     if missing:
         raise UserError(f"{file} has no array {', '.join(missing)}: it has {', '.join(arrays) or 'nothing'}")

@@ -43,10 +43,13 @@ def read_minari(source: str) -> Log:
     for kind, space in (("observations", dataset.observation_space), ("actions", dataset.action_space)):
         if not isinstance(space, Box) or len(space.shape) != 1:
             raise UserError(f"{source}: its {kind} are {space}: only a Box of one axis works here")
-    episodes = [episode for episode in dataset if len(episode)]
+    try:
+        episodes = [episode for episode in dataset if len(episode)]
+        metadata = list(dataset.storage.get_episode_metadata([episode.id for episode in episodes]))
+    except (OSError, KeyError, ValueError) as fault:
+        raise UserError(f"{source} is damaged: {fault}") from None
     if not episodes:
         raise UserError(f"{source} holds no transitions")
-    metadata = list(dataset.storage.get_episode_metadata([episode.id for episode in episodes]))
     lengths = [len(episode) for episode in episodes]
     for name in ("observations", "actions", "rewards"):
         for episode in episodes:

@@ -1,5 +1,6 @@
 """Videos of episodes: the robot, and the belief about its hidden parameter beside it."""
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -8,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import imageio
-import mujoco
 import numpy as np
 from gymnasium.vector import SyncVectorEnv
 
@@ -19,6 +19,23 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments.adaptation import AdaptationStep
 from pyro_dynamics.experiments.progress import label
 from pyro_dynamics.experiments.team import Team
+
+
+def refuse_a_broken_choice() -> None:
+    """MuJoCo cannot even be imported where ``MUJOCO_GL`` asks for what is not there.
+
+    Raises:
+        UserError: saying so.
+    """
+    chosen = os.environ.get("MUJOCO_GL")
+    if chosen:
+        try:
+            importlib.import_module("mujoco")
+        except Exception as fault:  # down to a missing attribute of a library that was not found
+            raise UserError(
+                f"MUJOCO_GL={chosen} does not work on this machine ({fault}): install that library (on Debian, "
+                "libosmesa6 for osmesa, libegl1 and libgl1-mesa-dri for egl), or leave MUJOCO_GL unset"
+            ) from None
 
 
 def make_robots(family: Family, contexts: Sequence[Context | Schedule], steps: int, film: bool) -> SyncVectorEnv:
@@ -71,15 +88,13 @@ class Film:
         """Raises :class:`UserError` where it cannot be drawn."""
         self.env.reset()
         follow(self.env)
-        try:
-            frame = self.env.render()
-        except Exception as fault:  # each way to draw fails in its own way, down to a missing attribute
-            reason = (str(fault).strip() or type(fault).__name__).splitlines()[0]
+        frame = try_to_draw(self.env)
+        if isinstance(frame, str):
             raise UserError(
-                f"this machine cannot draw the robot ({reason}): MuJoCo needs EGL or OSMesa (on Debian, apt install "
+                f"this machine cannot draw the robot ({frame}): MuJoCo needs EGL or OSMesa (on Debian, apt install "
                 "libegl1 libgl1-mesa-dri, or libosmesa6 and MUJOCO_GL=osmesa), Gymnasium's classic ones pip install "
                 "'pyro-dynamics[video]'; or leave out --video"
-            ) from fault
+            )
         if not isinstance(frame, np.ndarray) or frame.ndim != 3:
             raise UserError("this environment draws no pictures (render_mode rgb_array): leave out --video")
         return frame
@@ -109,10 +124,26 @@ class Film:
             self.part.unlink(missing_ok=True)
 
 
+def try_to_draw(env: Any) -> Any:
+    """What the environment draws, or why it could not."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None  # Gymnasium's viewer, half made, complains once more when it goes
+    try:
+        return env.render()
+    except Exception as fault:  # each way to draw fails in its own way, down to a missing attribute
+        reason = (str(fault).strip() or type(fault).__name__).splitlines()[0]
+        del fault
+        return reason
+    finally:
+        sys.unraisablehook = hook
+
+
 def follow(env: Any) -> None:
     """Let MuJoCo's camera ``track``, where the model has one, go along with the robot: Gymnasium's stands still."""
     renderer = getattr(env.unwrapped, "mujoco_renderer", None)
     if renderer is not None:
+        import mujoco  # here, as the classic environments can be filmed without it
+
         camera = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
         renderer.camera_id = renderer.camera_id if camera == -1 else camera
 
