@@ -27,7 +27,7 @@ def minari() -> Any:
     try:
         import minari
     except ImportError as fault:
-        raise UserError(f"Minari is not installed ({fault}): pip install 'pyro-dynamics[minari]'") from None
+        raise UserError(f"Minari is not installed ({fault}): pip install 'minari[hdf5]'") from None
     return minari
 
 

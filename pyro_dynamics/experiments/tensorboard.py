@@ -23,7 +23,7 @@ def summary_writer() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise UserError("TensorBoard is not installed: pip install 'pyro-dynamics[tensorboard]'") from None
+        raise UserError("TensorBoard is not installed: pip install tensorboard") from None
     return SummaryWriter
 
 

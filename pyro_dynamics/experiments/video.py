@@ -93,7 +93,7 @@ class Film:
             raise UserError(
                 f"this machine cannot draw the robot ({frame}): MuJoCo needs EGL or OSMesa (on Debian, apt install "
                 "libegl1 libgl1-mesa-dri, or libosmesa6 and MUJOCO_GL=osmesa), Gymnasium's classic ones pip install "
-                "'pyro-dynamics[video]'; or leave out --video"
+                "pygame-ce; or leave out --video"
             )
         if not isinstance(frame, np.ndarray) or frame.ndim != 3:
             raise UserError("this environment draws no pictures (render_mode rgb_array): leave out --video")

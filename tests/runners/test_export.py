@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def test_minari_loads_what_we_export(run: Path, datasets: Path) -> None:
     dataset = minari.load_dataset("pendulum/gravity-v0")
     same_episodes(dataset, RunFolder.open(run).transitions(), find_family("pendulum-gravity").train)
     env = dataset.recover_environment()
-    assert env.unwrapped.context == 2.0  # type: ignore[attr-defined]
+    assert env.unwrapped.context == 2.0
 
 
 def test_a_folder_of_ones_own(run: Path, tmp_path: Path, datasets: Path) -> None:
@@ -141,6 +142,17 @@ def test_npz_comes_back_and_csv_holds_the_same(run: Path, tmp_path: Path) -> Non
     assert main(["fit", str(npz), *SMALL, "--offline.min-steps", "1", "--group", "gravity", "--out", str(again)]) == 0
     trained, held_out = RunFolder.open(again).transitions()
     assert len(trained) + len(held_out) == len(data)
+
+
+def test_without_minari_a_line_says_what_to_install(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "minari", None)
+    table = tmp_path / "table.csv"
+    told = refused(["export", str(run), "--minari", "never-v0", "--csv", str(table)], capsys)
+    assert "pip install 'minari[hdf5]'" in told
+    assert not table.exists()
+    assert "pip install" in refused(["fit", "never-v0"], capsys)
 
 
 def test_mistakes_are_told_in_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

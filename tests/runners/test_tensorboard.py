@@ -44,5 +44,5 @@ def test_without_the_package_a_line_says_what_to_install(
     with pytest.raises(UserError):
         tensorboard.summary_writer()
     told = refused(["train", *TINY, "--tensorboard", "--out", str(tmp_path / "never")], capsys)
-    assert "pyro-dynamics[tensorboard]" in told
+    assert "pip install tensorboard" in told
     assert not (tmp_path / "never").exists()
