@@ -64,7 +64,7 @@ def main(run: Path) -> None:
     seeds = [derive_seed(seed, "planners", k) for seed in SEEDS for k in range(contexts)]
     for row in rows():
         chosen = {"planner": row.kind.__name__.lower(), "planner_config": row.config}
-        team = build_team(replace(config, **chosen), family, robots)
+        team = build_team(replace(config, **chosen), family, robots.single_action_space)
         team.load_state_dict(trained.state_dict())
         returns, seconds = act(team, robots, environment, seeds, config.steps)
         of_seeds = returns.view(len(SEEDS), contexts)
