@@ -80,7 +80,7 @@ def main(run: Path) -> None:
     for row in rows():
         chosen = {"planner": row.kind.__name__.lower(), "planner_config": row.config}
         controller = replace(config.controller, common_noise=row.common_noise)
-        team = build_team(replace(config, controller=controller, **chosen), family, robots)
+        team = build_team(replace(config, controller=controller, **chosen), family, robots.single_action_space)
         team.load_state_dict(trained.state_dict())
         returns, seconds = act(team, robots, environment, seeds, config.steps)
         of_seeds = returns.view(len(SEEDS), contexts)

@@ -113,17 +113,18 @@ class Transitions:
         robots in lockstep take turns in the rows.
         """
         found: list[list[int]] = []
-        running: dict[int, list[list[int]]] = {}
+        # Where an episode goes on: environment, step and state of its next row. Adding 0 turns -0 into 0.
+        running: dict[tuple[int, int, bytes], list[list[int]]] = {}
+        states, next_states = (values.numpy() + np.float32(0) for values in (self.state, self.next_state))
         for row, (environment, step) in enumerate(zip(self.environment.tolist(), self.step.tolist(), strict=True)):
-            episodes = running.setdefault(environment, [])
-            for episode in episodes:
-                last = episode[-1]
-                if step == self.step[last] + 1 and torch.equal(self.state[row], self.next_state[last]):
-                    episode.append(row)
-                    break
+            waiting = running.get((environment, step, states[row].tobytes()))
+            if waiting:
+                episode = waiting.pop(0)
             else:
-                found.append([row])
-                episodes.append(found[-1])
+                episode = []
+                found.append(episode)
+            episode.append(row)
+            running.setdefault((environment, step + 1, next_states[row].tobytes()), []).append(episode)
         return [torch.tensor(rows) for rows in found]
 
     def arrays(self) -> dict[str, np.ndarray]:

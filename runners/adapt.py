@@ -2,7 +2,8 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,11 +21,14 @@ from pyro_dynamics.diagnostics.health import RECENT, Stream
 from pyro_dynamics.environments import Context, Family, Schedule
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team, adapt
-from pyro_dynamics.experiments.adaptation import AdaptationStep
+from pyro_dynamics.experiments.adaptation import AdaptationStep, replay
 from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json, write_json_lines, write_whole
+from pyro_dynamics.experiments.logged_family import require_simulator
 from pyro_dynamics.experiments.stream_diagnosis import SHORT
+from pyro_dynamics.experiments.video import Film, make_robots
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
-from pyro_dynamics.runners.configuration import OnlineConfig, online_defaults
+from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, online_defaults
+from pyro_dynamics.runners.logged_stream import read_stream
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
 
@@ -36,10 +40,10 @@ BELIEF_DRAWS = 400
 class AdaptFlags:
     """Act in one environment with a trained model, updating the belief after every step (Eq. 5).
 
-    The belief begins at the prior N(0, I). Prints a line a step, and stores the steps as JSON lines, the transitions,
-    draws of the belief, a summary and a picture in DIR/adapt/NAME. At the end it tells how many of the targets lay in
-    their 90 % intervals before they were seen, and whether the belief can be trusted: healthy, collapsed, stale,
-    over-confident or out of the trained range.
+    With --replay it follows logged steps instead, without acting. The belief begins at the prior N(0, I). Prints a line
+    a step, and stores the steps as JSON lines, the transitions, draws of the belief, a summary and a picture in
+    DIR/adapt/NAME. At the end it tells how many of the targets lay in their 90 % intervals before they were seen, and
+    whether the belief can be trusted: healthy, collapsed, stale, over-confident or out of the trained range.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -51,8 +55,18 @@ class AdaptFlags:
     schedule: str | None = None
     """A hidden parameter that changes: at steps (0:-6,500:6), or ramp:0:-6,400:6, sine:-6:6:200, walk:0:0.5:-9:9
     (start, standard deviation of a step, bounds), file:PATH (CSV or JSON of step and context); see docs/families.md."""
+    replay: str | None = None
+    """Logged steps to follow: an .npz file, or a Minari data set by id or folder (see `fit`). The true parameter may be
+    told by --context or --schedule."""
+    where: str | None = None
+    """Which environment of the logged data, if it has several."""
+    group: str | None = None
+    """Column of the logged data that tells its environments apart; as in the fit by default."""
+    video: bool = False
+    """Film the robot, with the belief beside it."""
     steps: int | None = None
-    """Steps to act; by default as many as an episode of training has, and 500 after the last change of a schedule."""
+    """Steps to act; by default as many as an episode of training has, and 500 after the last change of a schedule. Of
+    logged steps, so many from the first one on; all by default."""
     seed: int = 0
     """Names the random streams."""
     checkpoint: int | None = None
@@ -76,62 +90,122 @@ def main(arguments: Sequence[str]) -> None:
     flags = parse(arguments)
     set_threads(flags.threads)
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
-    if flags.steps is not None and flags.steps < 1:
-        raise UserError(f"--steps must be positive, not {flags.steps}")
-    schedule = read_schedule(flags, family, flags.steps or config.steps)
-    steps = flags.steps or schedule.length or (schedule.last_change and schedule.last_change + 500) or config.steps
-    # Made before anything runs: a folder that cannot be written to must not cost the results.
-    out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, schedule, steps))
-
-    team = team_for(trained, family, [schedule.at(0)])
-    robots = family.make_vector([schedule], steps)
+    meeting = (to_act if flags.replay is None else to_follow)(flags, folder, config, family, trained)
+    out, film = meeting.out, meeting.film
     rows: list[dict[str, Any]] = []
     happened: list[Transitions] = []
     draws: list[tuple[Tensor, Tensor]] = []
     if not flags.quiet:
         numbers = f"{'reward':>8} {'log p(s)':>9} {'in 90 %':>8}"
         print(f"{'step':>5} {family.axis:>20} {numbers}  belief: mean +- sd of each latent")
-    stream = adapt(team, robots, flags.seed, belief_draws=BELIEF_DRAWS)
-    for step in tqdm(stream, total=steps, unit="step", disable=None):
-        row = {
-            "step": step.index,
-            "context": as_json(step.context[0]),
-            "reward": float(step.reward),
-            "log_likelihood": float(step.log_likelihood),
-            "coverage": float(coverage(step.pit[0])),
-            "coverage_adaptive": float(step.inside[0].float().mean()),
-            "pit": step.pit[0].tolist(),
-            "mean": step.mean[0].tolist(),
-            "sd": step.scale[0].tolist(),
-        }
-        rows.append(row)
-        happened.append(transition(step))
-        draws.append((step.draws[:, 0], step.log_q[:, 0]))
-        if not flags.quiet:
-            tqdm.write(line(row), file=sys.stdout)
-    robots.close()
+    with film or nullcontext():
+        for step in tqdm(meeting.stream, total=meeting.steps, unit="step", disable=None):
+            row = {
+                "step": step.index,
+                "context": as_json(step.context[0]),
+                "reward": float(step.reward),
+                "log_likelihood": float(step.log_likelihood),
+                "coverage": float(coverage(step.pit[0])),
+                "coverage_adaptive": float(step.inside[0].float().mean()),
+                "pit": step.pit[0].tolist(),
+                "mean": step.mean[0].tolist(),
+                "sd": step.scale[0].tolist(),
+            }
+            rows.append(row)
+            happened.append(transition(step))
+            draws.append((step.draws[:, 0], step.log_q[:, 0]))
+            if not flags.quiet:
+                tqdm.write(line(row), file=sys.stdout)
+            if film is not None:
+                film.add(step)
 
     summary = summarise(rows, trained, family) | {"health": health(rows, trained, reached(folder, flags.checkpoint))}
     settings = {
         "run": str(flags.dir.resolve()),
         "seed": flags.seed,
         "checkpoint": folder.last_round if flags.checkpoint is None else flags.checkpoint,
-        "steps": steps,
-        "schedule": [list(change) for change in schedule.changes],
+        "steps": meeting.steps,
+        **meeting.told,
         "online": asdict(flags.online),
     }
     write_json_lines(out / "steps.jsonl", rows)
     write_stream(out, happened, draws)
     write_json(out / "summary.json", settings | summary)
     write_bytes(out / "belief.png", picture(rows, trained, family))
-    print(f"\nreturn over {len(rows)} steps: {summary['return']:.1f}")
+    rewarded = meeting.told.get("rewarded", True)
+    print(f"\nreturn over {len(rows)} steps: " + (f"{summary['return']:.1f}" if rewarded else "no rewards were logged"))
     print(f"mean one-step log-likelihood: {summary['log_likelihood']:.2f} nats")
     print(coverage_line(summary["coverage"]))
     for entry in summary["belief"]:
         print(f"after step {entry['step']} ({family.axis}: {label(entry['context'])}): {entry['words']}")
     for index, finding in enumerate(summary["health"]):
         print(f"{'also' if index else 'belief'}: {finding['state']}: {finding['why']}")
-    print(f"results: {out}\npicture: {out / 'belief.png'}")
+    print(f"results: {out}\npicture: {out / 'belief.png'}" + ("" if film is None else f"\nvideo: {film.path}"))
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What is about to happen in the one environment.
+
+    Attributes:
+        stream: the steps.
+        steps: how many, at most.
+        out: the folder of the results.
+        told: what the summary tells of where the steps come from.
+        film: the video, if there is to be one.
+    """
+
+    stream: Iterator[AdaptationStep]
+    steps: int
+    out: Path
+    told: dict[str, Any]
+    film: Film | None = None
+
+
+def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Family, trained: Team) -> Meeting:
+    """Make the robot.
+
+    Raises:
+        UserError: if a flag makes no sense, or the run has no simulator.
+    """
+    require_simulator(family)
+    if flags.where is not None or flags.group is not None:
+        raise UserError("--where and --group choose among logged data: give --replay DATA with them")
+    if flags.steps is not None and flags.steps < 1:
+        raise UserError(f"--steps must be positive, not {flags.steps}")
+    schedule = read_schedule(flags, family, flags.steps or config.steps)
+    steps = flags.steps or schedule.length or (schedule.last_change and schedule.last_change + 500) or config.steps
+    robots = make_robots(family, [schedule], steps, flags.video)
+    # Made before anything runs: a folder that cannot be written to must not cost the results.
+    contexts = re.sub(r"[:,=/\s]", "_", flags.schedule or label(schedule.at(0)))
+    out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps))
+    film = Film(out / "episode", robots, 0, steps, trained, family) if flags.video else None
+    stream = adapt(team_for(trained, family, [schedule.at(0)]), robots, flags.seed, belief_draws=BELIEF_DRAWS)
+    return Meeting(stream, steps, out, {"schedule": [list(change) for change in schedule.changes]}, film)
+
+
+def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family, trained: Team) -> Meeting:
+    """Read the logged steps.
+
+    Raises:
+        UserError: if a flag makes no sense, or the data does not fit the run.
+    """
+    if flags.video:
+        raise UserError("--video films a simulator, and --replay has none: leave one of them out")
+    assert flags.replay is not None
+    logged = read_stream(flags.replay, flags.where, flags.group, folder, family)
+    there = len(logged.transitions)
+    steps = there if flags.steps is None else flags.steps
+    if not 1 <= steps <= there:
+        raise UserError(f"--steps must lie between 1 and the {there} logged steps, not {steps}")
+    contexts = [logged.context] * steps
+    if flags.context is not None or flags.schedule is not None:
+        schedule = read_schedule(flags, family, steps)
+        contexts = [schedule.at(step) for step in range(steps)]
+    team = team_for(trained, family, contexts[:1])
+    out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, f"replay-{logged.name}", steps))
+    stream = replay(team, logged.transitions, contexts, flags.seed, BELIEF_DRAWS)
+    return Meeting(stream, steps, out, {"replay": flags.replay, "rewarded": logged.rewarded})
 
 
 def read_schedule(flags: AdaptFlags, family: Family, steps: int) -> Schedule:
@@ -144,11 +218,10 @@ def read_schedule(flags: AdaptFlags, family: Family, steps: int) -> Schedule:
     return family.parse_schedule(flags.schedule, steps)
 
 
-def name_of(flags: AdaptFlags, schedule: Schedule, steps: int) -> str:
-    """A folder's name for the results, made of the flags that decide them."""
-    contexts = re.sub(r"[:,=/\s]", "_", flags.schedule or label(schedule.at(0)))
+def name_of(flags: AdaptFlags, what: str, steps: int) -> str:
+    """A folder's name for the results, made of what decides them."""
     checkpoint = "" if flags.checkpoint is None else f"-round{flags.checkpoint}"
-    return f"{contexts}-steps{steps}-seed{flags.seed}{checkpoint}"
+    return f"{what}-steps{steps}-seed{flags.seed}{checkpoint}"
 
 
 def transition(step: AdaptationStep) -> Transitions:
@@ -174,9 +247,9 @@ def write_stream(out: Path, happened: Sequence[Transitions], draws: Sequence[tup
         (out / "beliefs.npz").unlink(missing_ok=True)  # of another agent, whose results were here before
 
 
-def as_json(context: Any) -> Context:
-    """A context out of an array of the vector environment."""
-    return context if isinstance(context, str | tuple) else float(context)
+def as_json(context: Any) -> Context | None:
+    """A context out of an array of the vector environment; None where it is not known."""
+    return context if context is None or isinstance(context, str | tuple) else float(context)
 
 
 def line(row: dict[str, Any]) -> str:
@@ -246,7 +319,7 @@ def describe(row: dict[str, Any], trained: Team, family: Family) -> dict[str, An
         entry["decoded"], entry["decoded_sd"] = decoded.tolist(), spread.tolist()
         names = [f"{name} " if len(family.parameters) > 1 else "" for name in family.parameters]
         numbers = zip(names, np.atleast_1d(decoded), np.atleast_1d(spread), family.units, strict=True)
-        read = ", ".join(f"{name}{value:.2f} +- {sd:.2f} {unit}" for name, value, sd, unit in numbers)
+        read = ", ".join(f"{name}{value:.2f} +- {sd:.2f} {unit}".rstrip() for name, value, sd, unit in numbers)
         words = f"decoded {read}, {words}"
     return {**entry, "words": words}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.vector import VectorEnv
+from gymnasium.spaces import Space
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.control import planning_dtype
@@ -17,6 +17,7 @@ from pyro_dynamics.diagnostics.context_text import columns
 from pyro_dynamics.environments import Context, Family, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team
+from pyro_dynamics.experiments.logged_family import DataDescription, LoggedFamily
 from pyro_dynamics.guides import GUIDES, Guide
 from pyro_dynamics.models import Ensemble, HierarchicalModel
 from pyro_dynamics.randomness import derive_generator, drawing_from
@@ -24,15 +25,15 @@ from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, from_js
 from pyro_dynamics.tasks import Task
 
 
-def build_team(config: RunConfig, family: Family, robots: VectorEnv) -> Team:
-    """Fresh agents for the family's training contexts."""
+def build_team(config: RunConfig, family: Family, actions: Space) -> Team:
+    """Fresh agents for the family's training contexts, whose actions lie in a box."""
     count = len(family.train)
     shares = [[k] for k in range(count)] if config.agent == "specialist" else [list(range(count))]
     with drawing_from(derive_generator(config.seed, "initial weights")):
-        return Team([build_agent(config, family, robots, len(share)) for share in shares], shares)
+        return Team([build_agent(config, family, actions, len(share)) for share in shares], shares)
 
 
-def build_agent(config: RunConfig, family: Family, robots: VectorEnv, environments: int) -> Agent:
+def build_agent(config: RunConfig, family: Family, actions: Space, environments: int) -> Agent:
     """One fresh agent over a number of environments, with its weights drawn from torch's global generator."""
     task = family.task()
     latent_dim = config.latent_dim if config.agent == "latent" else 0
@@ -40,8 +41,7 @@ def build_agent(config: RunConfig, family: Family, robots: VectorEnv, environmen
     ensemble.planning_dtype = planning_dtype(config.precision)
     model = HierarchicalModel(ensemble, environments, latent_dim)
     guide = build_guide(config, task, environments)
-    space = robots.single_action_space
-    bounds = (torch.from_numpy(space.low).float(), torch.from_numpy(space.high).float())  # type: ignore[attr-defined]
+    bounds = (torch.from_numpy(actions.low).float(), torch.from_numpy(actions.high).float())  # type: ignore[attr-defined]
     belief = config.online.factory()
     return Agent(model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner)
 
@@ -70,16 +70,29 @@ def load_run(
     folder = RunFolder.open(path)
     config = from_json(folder.config)
     config = replace(config, online=online or config.online)
-    family = find_family(config.family)
+    family = family_of(folder, config)
     state = folder.checkpoint(checkpoint)
-    robots = family.make_vector(family.train[:1], config.steps)
-    team = build_team(config, family, robots)
-    robots.close()
+    team = build_team(config, family, action_space(family, config.steps))
     team.load_state_dict(state)
     return folder, config, family, team
 
 
-def team_for(team: Team, family: Family, contexts: Sequence[Context]) -> Team:
+def family_of(folder: RunFolder, config: RunConfig) -> Family:
+    """The registered family of a run, or what stands for it where the run was fitted to logged data."""
+    data = DataDescription.load(folder.path)
+    return find_family(config.family) if data is None else LoggedFamily.of(data)
+
+
+def action_space(family: Family, steps: int) -> Space:
+    """The bounds of the actions: the simulator's, or those of the log."""
+    if isinstance(family, LoggedFamily):
+        return family.actions if family.simulator is None else action_space(family.simulator, steps)
+    robots = family.make_vector(family.train[:1], steps)
+    robots.close()
+    return robots.single_action_space
+
+
+def team_for(team: Team, family: Family, contexts: Sequence[Context | None]) -> Team:
     """The trained models with fresh beliefs about environments of the given contexts.
 
     Specialists share the contexts out: each goes to the one trained on the nearest context, or on the first (the
@@ -92,11 +105,16 @@ def team_for(team: Team, family: Family, contexts: Sequence[Context]) -> Team:
     )
 
 
-def nearest(family: Family, context: Context) -> int:
+def nearest(family: Family, context: Context | None) -> int:
     """Index of the training context nearest to ``context``; of the first where they have no order.
 
     Several parameters are measured in the ranges that were trained on.
+
+    Raises:
+        UserError: if the context is not known.
     """
+    if context is None:
+        raise UserError("which specialist shall foretell an environment that is not known? Tell it by --context")
     if not family.numeric:
         return family.train.index(context) if context in family.train else 0
     trained = columns(family.train)

@@ -22,7 +22,7 @@ from pyro_dynamics.experiments import benchmark, peer_mbrl_lib
 from pyro_dynamics.experiments.benchmark import Cost, Work, measure
 from pyro_dynamics.experiments.files import write_bytes, write_json
 from pyro_dynamics.inference import ExactConfig, OfflineConfig, SVIUpdateConfig
-from pyro_dynamics.runners.assembly import build_agent, set_threads
+from pyro_dynamics.runners.assembly import action_space, build_agent, set_threads
 from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, preset_config
 from pyro_dynamics.runners.main import run_as_module
 
@@ -133,10 +133,7 @@ def configuration(flags: BenchmarkFlags, preset: Literal["paper", "realtime"]) -
 def build_from(config: RunConfig, environments: int) -> Agent:
     """An agent over a number of environments."""
     family = find_family(FAMILY)
-    robots = family.make_vector(family.train[:1], config.steps)
-    agent = build_agent(config, family, robots, environments)
-    robots.close()
-    return agent
+    return build_agent(config, family, action_space(family, config.steps), environments)
 
 
 def row(flags: BenchmarkFlags, preset: str, kind: str, agent: Agent, cost: Cost) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pyro_dynamics.diagnostics.figures import draw_comparison
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.experiments.files import make_folder, write_bytes
+from pyro_dynamics.experiments.logged_family import FILE
 from pyro_dynamics.runners.configuration import from_json
 from pyro_dynamics.runners.main import run_as_module
 
@@ -38,6 +39,8 @@ def main(arguments: Sequence[str]) -> None:
         folder = RunFolder.open(path)
         config = from_json(folder.config)
         families.add(config.family)
+        if (path / FILE).is_file():
+            raise UserError(f"{path} was fitted to logged data, and has no rounds to compare: diagnose it")
         curves[config.agent].append(mean_returns(folder))
     if len(families) > 1:
         raise UserError(f"runs of different families cannot be compared: {', '.join(sorted(families))}")

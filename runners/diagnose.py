@@ -231,7 +231,7 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     """Judge the belief along an adaptation."""
     adaptation = load_adaptation(flags.dir)
     _, _, family, team = load_run(run_of(flags.dir, adaptation.summary), adaptation.summary["checkpoint"])
-    for context in adaptation.contexts:
+    for context in {context for context in adaptation.contexts if context is not None}:  # logged streams may not know
         family.parse_context(context)  # one that the family does not know is refused in words
     out = make_folder(flags.out or flags.dir / "diagnose")
     means = team.beliefs()[0].numpy()

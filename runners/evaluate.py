@@ -1,6 +1,8 @@
 """pyro-dynamics evaluate: score a trained run on its family's test contexts."""
 
+import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +15,15 @@ from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import adapt
 from pyro_dynamics.experiments.files import make_folder, write_json
+from pyro_dynamics.experiments.logged_family import require_simulator
+from pyro_dynamics.experiments.video import Film, make_robots
 from pyro_dynamics.runners.adapt import describe
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
 from pyro_dynamics.runners.configuration import OnlineConfig, online_defaults
 from pyro_dynamics.runners.main import run_as_module
+
+VIDEO_DRAWS = 200
+"""Draws of the belief behind its ellipse in a video."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,8 @@ class EvaluateFlags:
     """Episodes in every context, each with a fresh belief."""
     steps: int | None = None
     """Steps of an episode; as in training by default."""
+    video: bool = False
+    """Film the first episode in each context, with the belief beside the robot."""
     seed: int = 0
     """Names the random streams."""
     checkpoint: int | None = None
@@ -56,6 +65,7 @@ def main(arguments: Sequence[str]) -> None:
     flags = parse(arguments)
     set_threads(flags.threads)
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
+    require_simulator(family)
     sets = family.test_sets
     if flags.contexts:
         sets = {"given": tuple(family.parse_context(text) for text in flags.contexts)}
@@ -68,18 +78,31 @@ def main(arguments: Sequence[str]) -> None:
     out = flags.out or folder.path / "evaluation.json"
     make_folder(out.parent)
 
-    robots = family.make_vector(contexts, steps)
+    robots = make_robots(family, contexts, steps, flags.video)
+    films: list[Film] = []
+    if flags.video:
+        where = make_folder(out.parent / "videos")
+        once = {re.sub(r"[/\s]", "_", label(context)): k for k, context in reversed(list(enumerate(contexts)))}
+        films = [Film(where / name, robots, k, steps, trained, family) for name, k in reversed(once.items())]
     episodes: list[list[dict[str, Any]]] = [[] for _ in contexts]
+    videos: list[Path] = []
     with tqdm(total=flags.episodes * steps, unit="step", dynamic_ncols=True) as bar:
         for episode in range(flags.episodes):
             bar.set_description(f"episode {episode + 1}/{flags.episodes}")
             returns, log_likelihoods = torch.zeros(len(contexts)), torch.zeros(len(contexts))
             alive_steps = torch.zeros(len(contexts))
-            for step in adapt(team_for(trained, family, contexts), robots, flags.seed, episode):
-                returns += step.reward * step.alive
-                log_likelihoods += torch.where(step.alive, step.log_likelihood, torch.zeros(()))
-                alive_steps += step.alive
-                bar.update()
+            draws = VIDEO_DRAWS if films else 0
+            with ExitStack() as cameras:
+                filming = [cameras.enter_context(film) for film in films]
+                for step in adapt(team_for(trained, family, contexts), robots, flags.seed, episode, belief_draws=draws):
+                    returns += step.reward * step.alive
+                    log_likelihoods += torch.where(step.alive, step.log_likelihood, torch.zeros(()))
+                    alive_steps += step.alive
+                    for film in filming:
+                        film.add(step)
+                    bar.update()
+            videos += [film.path for film in films]
+            films = []  # the first episode is enough
             for k, context in enumerate(contexts):
                 row = {
                     "step": step.index,
@@ -111,7 +134,7 @@ def main(arguments: Sequence[str]) -> None:
     rows = zip(named, contexts, episodes, strict=True)
     table = [{"set": name, "context": context, "episodes": runs} for name, context, runs in rows]
     write_json(out, {"seed": flags.seed, "steps": steps, "contexts": table})
-    print(f"\nresults: {out}")
+    print(f"\nresults: {out}" + "".join(f"\nvideo: {path}" for path in videos))
 
 
 if __name__ == "__main__":

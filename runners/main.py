@@ -12,6 +12,8 @@ COMMANDS = {
     "families": "list the families of environments",
     "train": "learn one dynamics model over several environments at once",
     "adapt": "act in a new or changing environment, and watch the belief about it",
+    "fit": "learn from logged transitions, without a simulator",
+    "export": "write the transitions of a run for other tools: Minari, npz, CSV",
     "evaluate": "score a trained run on its family's test contexts",
     "diagnose": "tell whether the posterior of a run, or the belief of an adaptation, can be believed",
     "track": "measure how fast, and at what price, beliefs follow a change in mid-episode",

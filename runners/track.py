@@ -17,6 +17,7 @@ from pyro_dynamics.diagnostics.tracking_figure import draw_tracks
 from pyro_dynamics.environments import Context, Family, Schedule, numbers
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json
+from pyro_dynamics.experiments.logged_family import require_simulator
 from pyro_dynamics.experiments.tracking import Track, summarise, track
 from pyro_dynamics.inference import BELIEFS, UPDATES
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
@@ -140,6 +141,7 @@ def check(flags: TrackFlags, family: Family, trained: Any) -> Schedule:
     Raises:
         UserError: if they do not.
     """
+    require_simulator(family)
     if not flags.schedule:
         raise UserError("give --schedule, for example 0:-6,200:6")
     if not family.numeric or len(trained.agents) > 1 or not trained.agents[0].latent_dim:

@@ -16,7 +16,9 @@ from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team, check_task, learn
 from pyro_dynamics.experiments.files import write_bytes
+from pyro_dynamics.experiments.logged_family import FILE
 from pyro_dynamics.experiments.progress import Progress
+from pyro_dynamics.experiments.tensorboard import TensorBoard, summary_writer
 from pyro_dynamics.runners.assembly import build_team, set_threads
 from pyro_dynamics.runners.configuration import (
     Preset,
@@ -48,6 +50,8 @@ class TrainFlags:
     """Folder of the run; by default runs/FAMILY-AGENT-PRESET-SEED."""
     resume: Path | None = None
     """Go on with the run in this folder after its last whole round; only --rounds may be given with it."""
+    tensorboard: bool = False
+    """Write the metrics of each round to DIR/tensorboard too."""
     threads: int = 1
     """Processor threads. More than one is slower where another process is busy, and changes the last digits."""
 
@@ -58,19 +62,24 @@ def main(arguments: Sequence[str]) -> None:
     set_threads(flags.threads)
     config, family = flags.run, find_family(flags.run.family)
 
+    if flags.tensorboard:
+        summary_writer()  # told before there is a folder, if it is missing
     robots = family.make_vector(family.train * config.episodes, config.steps)
-    team = build_team(config, family, robots)
+    team = build_team(config, family, robots.single_action_space)
     if flags.resume is None:
         warn_of_task(config, family, team)
     folder = open_folder(flags, family.name)  # only now: settings that make no sense have been refused
     data = folder.transitions()
     if data:
         team.load_state_dict(folder.checkpoint())
+    board = TensorBoard(folder.path / "tensorboard", len(data)) if flags.tensorboard else None
     print(describe_precision(config.precision))
     progress = Progress(family.train, config.rounds, config.steps, done=len(data))
 
     def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
         folder.save_round(m, transitions, rows, team.state_dict(), config.keep)
+        if board is not None:
+            board.round(m, rows, progress.elbo)
 
     learn(
         team,
@@ -84,6 +93,8 @@ def main(arguments: Sequence[str]) -> None:
         progress=progress,
     )
     progress.bar.close()
+    if board is not None:
+        board.close()
     robots.close()
     write_bytes(folder.path / "training.png", draw_training(folder.metrics(), family.axis))
     print_returns(folder, family)
@@ -121,7 +132,10 @@ def guess_defaults(arguments: Sequence[str]) -> RunConfig:
     """Where the flags start from, looked up before they are read, so that --help shows the right defaults."""
     values = flag_values(arguments)
     if "--resume" in values:
-        return from_json(RunFolder.open(Path(values["--resume"])).config)
+        folder = RunFolder.open(Path(values["--resume"]))
+        if (folder.path / FILE).is_file():
+            raise UserError(f"{folder.path} was fitted to logged data, and has no rounds to go on with: fit again")
+        return from_json(folder.config)
     family = next((word for word in arguments if word in FAMILIES or OWN_FAMILY.fullmatch(word)), "pendulum-gravity")
     preset = values.get("--preset", "quick")
     return defaults_of(family, preset if preset in get_args(Preset) else "quick", arguments)  # type: ignore[arg-type]

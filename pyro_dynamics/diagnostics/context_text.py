@@ -7,10 +7,14 @@ import numpy as np
 
 
 def label(context: Any) -> str:
-    """A context as people write it: 6 for 6.0, back-foot for back-foot, 1.5,0.8 for several numbers."""
+    """A context as people write it: 6 for 6.0, back-foot, 1.5,0.8 for several numbers, unknown for None."""
+    if context is None:
+        return "unknown"
     return context if isinstance(context, str) else ",".join(f"{number:g}" for number in np.atleast_1d(context))
 
 
-def columns(contexts: Sequence[Any] | np.ndarray) -> np.ndarray:
-    """K numeric contexts as ``[K, P]``, with a column for each of P parameters."""
-    return np.array(list(contexts), dtype=float).reshape(len(contexts), -1)
+def columns(contexts: Sequence[Any] | np.ndarray, parameters: int = 1) -> np.ndarray:
+    """K numeric contexts as ``[K, P]``, with a column for each of P parameters; NaN where one is not known (None)."""
+    unknown = np.full(parameters, np.nan)
+    rows = [np.atleast_1d(unknown if context is None else context) for context in contexts]
+    return np.array(rows, dtype=float).reshape(len(rows), -1)

@@ -95,7 +95,7 @@ def draw_adaptation(
             panels[0].set_title(
                 "the belief, read by a linear probe on the trained latents (dotted: contexts trained on)", fontsize=11
             )
-            truth, known = columns([row["context"] for row in steps]), columns(trained)
+            truth, known = columns([row["context"] for row in steps], len(axes)), columns(trained)
             belief, spread = columns(probe.predict(mean)), columns(probe.spread(scale))
             for axis, *column in zip(axes, truth.T, belief.T, spread.T, known.T, strict=True):
                 _draw_decoded(panels.pop(0), axis, time, *column)
@@ -193,7 +193,8 @@ def _draw_decoded(
 ) -> None:
     for context in np.unique(trained):
         panel.axhline(context, color="grey", ls=":", lw=1)
-    panel.plot(time, truth, color="tab:red", lw=2, label="truth")
+    if not np.isnan(truth).all():  # it is not known of every logged stream
+        panel.plot(time, truth, color="tab:red", lw=2, label="truth")
     _band(panel, time, decoded, spread, "black", "belief, two standard deviations")
     reach = np.ptp(trained)
     panel.set(ylabel=axis, ylim=(trained.min() - 0.6 * reach, trained.max() + 0.6 * reach))

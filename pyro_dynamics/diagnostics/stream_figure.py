@@ -63,7 +63,7 @@ def draw_stream(
         _head(figure, diagnosis)
         free = iter(panels)
         if decoded:
-            truth, trained = columns(contexts).T, columns(trained_contexts).T
+            truth, trained = columns(contexts, len(axes)).T, columns(trained_contexts).T
             regions = np.moveaxis(np.array(diagnosis.decoded).reshape(3, len(contexts), -1), -1, 0)
             errors = np.atleast_1d(diagnosis.probe_error)
             for column in zip(regions, errors, truth, axes, trained, strict=True):
@@ -111,8 +111,9 @@ def _draw_decoded(
     panel.fill_between(steps, low, high, color=BELIEF, alpha=0.2, lw=0, label=f"{100 * REGION:.0f} % region")
     panel.plot(steps, middle, color=BELIEF, lw=1.3)
     panel.fill_between(steps, truth - error, truth + error, step="mid", color=TRUTH, alpha=0.15, lw=0)
-    panel.step(steps, truth, where="mid", color=TRUTH, lw=2, label="truth, with the probe's error")
-    shown = np.concatenate([trained, truth])
+    if not np.isnan(truth).all():  # it is not known of every logged stream
+        panel.step(steps, truth, where="mid", color=TRUTH, lw=2, label="truth, with the probe's error")
+    shown = np.concatenate([trained, truth[~np.isnan(truth)]])
     reach = 0.35 * np.ptp(shown) or 1.0
     panel.set(ylabel=axis, ylim=(shown.min() - reach, shown.max() + reach))
 

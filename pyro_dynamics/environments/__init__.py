@@ -2,6 +2,9 @@
 
 from gymnasium.envs.registration import register
 
+from pyro_dynamics.environments import lenient_mujoco  # noqa: F401  # before anything else imports MuJoCo
+
+# isort: split
 from pyro_dynamics.environments.cadm_families import CADM
 from pyro_dynamics.environments.contexts import Context, extrapolated, grid, interpolated, latin, numbers, sample
 from pyro_dynamics.environments.family import Family

@@ -1,5 +1,6 @@
 """A family of environments that differ in hidden parameters."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -83,7 +84,7 @@ class Family:
     @property
     def axes(self) -> tuple[str, ...]:
         """Name and unit of each hidden parameter, for axes and tables."""
-        return tuple(f"{name} ({unit})" for name, unit in zip(self.parameters, self.units, strict=True))
+        return tuple(f"{name} ({unit})" if unit else name for name, unit in zip(*self._names, strict=True))
 
     @property
     def axis(self) -> str:
@@ -128,45 +129,55 @@ class Family:
         schedule = parse_schedule(text, self.parse_context, steps)
         return replace(schedule, changes=tuple((step, self.parse_context(value)) for step, value in schedule.changes))
 
-    def make(self, context: Context | Schedule, max_steps: int) -> gymnasium.Env:
+    def make(self, context: Context | Schedule, max_steps: int, **how: Any) -> gymnasium.Env:
         """One environment whose episodes are truncated after ``max_steps`` steps.
 
         Its true context is in ``info["context"]``, read back from the simulator, and never in the observation.
 
+        Args:
+            context: the hidden parameters, or how they change.
+            max_steps: of an episode.
+            how: more arguments of the constructor, such as ``render_mode``.
+
         Raises:
-            UserError: if the simulator does not accept a context, or did not take it.
+            UserError: if the simulator does not accept a context, or did not take it, or its constructor not the rest.
         """
         schedule = context if isinstance(context, Schedule) else Schedule.constant(self.parse_context(context))
         start = self.parse_context(schedule.at(0))
-        env = self._create(start, max_steps)
+        env = self._create(start, max_steps, how)
         if hidden_parameter(env) is None:
             env = AttributeContext(env, self.parameter, start)
         return self.task().wrap(ScheduledContext(env, schedule))  # a task may read the true context in info
 
-    def _create(self, context: Context, max_steps: int) -> gymnasium.Env:
+    def _create(self, context: Context, max_steps: int, how: Mapping[str, Any]) -> gymnasium.Env:
         values: tuple[Any, ...] = (context,) if isinstance(context, str) else numbers(context)
-        settings: dict[str, Any] = dict(zip(self.parameters, values, strict=True))
+        settings: dict[str, Any] = {**dict(zip(self.parameters, values, strict=True)), **how}
         try:
             if isinstance(self.environment, str):
                 make: Any = gymnasium.make
                 return make(self.environment, max_episode_steps=max_steps, disable_env_checker=True, **settings)
             return TimeLimit(self.environment(**settings), max_steps)
         except TypeError as fault:
-            if "unexpected keyword argument" not in str(fault) or not any(
-                f"'{name}'" in str(fault) for name in settings
-            ):
+            refused = re.search(r"unexpected keyword argument '(\w+)'", str(fault))
+            if refused is None or refused[1] not in settings:
                 raise
+            words = ", ".join(self.parameters if refused[1] in self.parameters else [refused[1]])
             raise UserError(
-                f"family {self.name}: its environment does not take {', '.join(settings)} as keywords ({fault})"
+                f"family {self.name}: its environment does not take {words} as keywords ({fault})"
             ) from fault
 
-    def make_vector(self, contexts: Sequence[Context | Schedule], max_steps: int) -> SyncVectorEnv:
+    def make_vector(self, contexts: Sequence[Context | Schedule], max_steps: int, **how: Any) -> SyncVectorEnv:
         """K environments in lockstep, with autoreset off: the step after an end would be a false transition.
+
+        Args:
+            contexts: of each environment.
+            max_steps: of an episode.
+            how: more arguments of the constructor, such as ``render_mode``.
 
         Raises:
             UserError: if the spaces are not boxes of real vectors.
         """
-        makers = [lambda context=context: self.make(context, max_steps) for context in contexts]
+        makers = [lambda context=context: self.make(context, max_steps, **how) for context in contexts]
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
         check_spaces(self.name, vector.single_observation_space, vector.single_action_space)
         return vector

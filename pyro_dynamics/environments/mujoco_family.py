@@ -84,14 +84,15 @@ class MujocoMaker:
     last_velocity: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def __call__(self, **context: Any) -> gymnasium.Env:
+    def __call__(self, render_mode: str | None = None, **context: Any) -> gymnasium.Env:
         make: Any = self.environment
+        settings = dict(self.settings) if render_mode is None else {**self.settings, "render_mode": render_mode}
         with without_settotalmass_warning():
             if isinstance(make, str):
                 # The family sets the limit of an episode.
-                env = gymnasium.make(make, max_episode_steps=-1, disable_env_checker=True, **self.settings)
+                env = gymnasium.make(make, max_episode_steps=-1, disable_env_checker=True, **settings)
             else:
-                env = make(**self.settings)
+                env = make(**settings)
         env = MujocoPhysics(env, self.vary, context)
         return LastVelocity(env) if self.last_velocity else env
 

@@ -1,6 +1,6 @@
-"""Acting in environments that were never trained on, with theta fixed and beliefs updated after every step."""
+"""Meeting environments that were never trained on, with theta fixed and beliefs updated after every step."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -10,9 +10,10 @@ from torch import Tensor
 
 from pyro_dynamics.diagnostics.intervals import AdaptiveIntervals
 from pyro_dynamics.environments import Context
-from pyro_dynamics.experiments.interaction import interact
+from pyro_dynamics.experiments.interaction import Step, interact
 from pyro_dynamics.experiments.team import Team
 from pyro_dynamics.randomness import derive_generator, derive_seed
+from pyro_dynamics.transitions import Transitions
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class AdaptationStep:
     """
 
     index: int
-    context: Sequence[Context]
+    context: Sequence[Context | None]
     reward: Tensor
     alive: Tensor
     log_likelihood: Tensor
@@ -73,11 +74,7 @@ def adapt(
     """
     environment = torch.arange(robots.num_envs)
     draws = derive_generator(seed, "adapt", episode, "actions")
-    # Streams of their own: measuring must not change what the robots do.
-    measuring = derive_generator(seed, "adapt", episode, "calibration")
-    telling = derive_generator(seed, "adapt", episode, "belief")
     seeds = [derive_seed(seed, "adapt", episode, "reset", k) for k in range(robots.num_envs)]
-    intervals = AdaptiveIntervals(robots.num_envs, team.agents[0].task.target_dim)
     steps = count()
 
     def policy(state: Tensor) -> Tensor:
@@ -87,7 +84,46 @@ def adapt(
         return team.act(state, environment, draws)
 
     team.reset()
-    for step in interact(robots, policy, seeds):
+    yield from _follow(team, interact(robots, policy, seeds), robots.num_envs, draws, seed, episode, belief_draws)
+
+
+def replay(
+    team: Team, stream: Transitions, contexts: Sequence[Context | None], seed: int, belief_draws: int = 0
+) -> Iterator[AdaptationStep]:
+    """The same along steps that were logged in one environment, without acting.
+
+    Args:
+        team: agents with one environment.
+        stream: T transitions, in the order in which they happened; several episodes are one stream.
+        contexts: the true hidden parameter at each step, None where it is not known.
+        seed: names the random streams.
+        belief_draws: how many draws of the belief are told after each step.
+    """
+    alive = torch.ones(1, dtype=torch.bool)  # also where the log says that its episode ended: the stream goes on
+    steps = (
+        Step(t, row.state, row.action, row.next_state, row.reward, alive, ~alive, [context])
+        for t, context in enumerate(contexts)
+        for row in [stream.select(torch.tensor([t]))]
+    )
+    yield from _follow(team, steps, 1, derive_generator(seed, "replay"), seed, 0, belief_draws)
+
+
+def _follow(
+    team: Team,
+    steps: Iterable[Step],
+    environments: int,
+    draws: torch.Generator,
+    seed: int,
+    episode: int,
+    belief_draws: int,
+) -> Iterator[AdaptationStep]:
+    """Foretell each step, then let the beliefs learn from it."""
+    environment = torch.arange(environments)
+    # Streams of their own: measuring must not change what the robots do.
+    measuring = derive_generator(seed, "adapt", episode, "calibration")
+    telling = derive_generator(seed, "adapt", episode, "belief")
+    intervals = AdaptiveIntervals(environments, team.agents[0].task.target_dim)
+    for step in steps:
         happened = (step.state, step.action, step.next_state, environment)
         log_likelihood = team.log_predictive(*happened, draws)
         pit = team.predictive_pit(*happened, measuring, torch.ones_like(intervals.factor))

@@ -27,7 +27,7 @@ class Step:
         reward: ``[B]``.
         alive: ``[B]``, false for robots whose episode ended before this step; their other entries mean nothing.
         terminated: ``[B]``, whether the episode ended with this step for a reason other than its length.
-        context: the true hidden parameter of each robot.
+        context: the true hidden parameter of each robot; None where it is not known, as in logged data.
     """
 
     index: int
@@ -37,7 +37,7 @@ class Step:
     reward: Tensor
     alive: Tensor
     terminated: Tensor
-    context: Sequence[Context]
+    context: Sequence[Context | None]
 
 
 def interact(robots: VectorEnv, policy: Policy, seeds: Sequence[int]) -> Iterator[Step]:

@@ -24,6 +24,7 @@ class Progress:
     def __init__(self, contexts: Sequence[Context], rounds: int, steps: int, done: int) -> None:
         self.contexts, self.rounds = contexts, rounds
         self.returns: Tensor | None = None
+        self.elbo: float | None = None  # of the last epoch, in nats for each transition
         # The bar counts environment steps; a round's training is shown in words while it lasts.
         self.bar = tqdm(total=(rounds + 1) * steps, initial=done * steps, unit="step", dynamic_ncols=True)
 
@@ -33,6 +34,7 @@ class Progress:
 
     def epoch(self, epoch: int, elbo: float) -> None:
         """An epoch is over."""
+        self.elbo = elbo
         self.bar.set_postfix_str(f"epoch {epoch + 1}, ELBO {elbo:.2f} nats a transition")
 
     def step(self, m: int, step: Step) -> None:

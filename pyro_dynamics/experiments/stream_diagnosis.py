@@ -97,7 +97,7 @@ def diagnose_stream(
     data: Transitions,
     latent: np.ndarray | None,
     log_q: np.ndarray | None,
-    contexts: Sequence[Context],
+    contexts: Sequence[Context | None],
     temperature: float,
     every: int = 10,
     *,
@@ -113,7 +113,7 @@ def diagnose_stream(
         data: the T transitions, of environment 0.
         latent: draws of the belief after each step, ``[T, S, d]``, or None for an agent without a latent.
         log_q: the belief's log density at them in nats, ``[T, S]``, or None.
-        contexts: the true hidden parameter at each step, T of them.
+        contexts: the true hidden parameter at each step, T of them; None where it is not known.
         temperature: power of the likelihood in the belief's updates.
         every: steps between two checkpoints of k-hat; more where many steps passed since the last change, and where
             the diagnosis would take longer than half a minute.
@@ -131,6 +131,7 @@ def diagnose_stream(
     judged: list[Importance] = []
     trouble: list[Trouble] = []
     decoded = error = None
+    compared = False
     if latent is not None and log_q is not None:
         _refuse_another_run(agent, data, latent)
         steps = checkpoints(told, every, latent.shape[1] * agent.model.likelihood.members)
@@ -140,7 +141,9 @@ def diagnose_stream(
         if probe is not None and error is not None:
             decoded = central_region(probe.predict(latent))
             regions = np.moveaxis(decoded.reshape(3, len(contexts), -1), -1, 0)
-            for column in zip(regions, np.atleast_1d(error), columns(contexts).T, parameters, strict=True):
+            truth = columns(contexts, len(parameters)).T
+            compared = not np.isnan(truth).all()
+            for column in zip(regions, np.atleast_1d(error), truth, parameters, strict=True):
                 trouble += _outside(*column, told)
     running = np.zeros(0) if coverage is None else running_coverage(coverage)
     trouble += _low_coverage(running, len(data))
@@ -155,14 +158,14 @@ def diagnose_stream(
         shift=[one.shift for one in judged],
         trouble=trouble,
         verdict=_verdict(trouble, len(data)) if judged or trouble else "no posterior",
-        why=_why(trouble, steps, judged, running, error, parameters, windowed),
+        why=_why(trouble, steps, judged, running, parameters if compared else (), windowed),
         running=running.tolist(),
         decoded=None if decoded is None else decoded.tolist(),
         probe_error=None if error is None else error.tolist(),
     )
 
 
-def told_since(contexts: Sequence[Context]) -> tuple[list[int], bool]:
+def told_since(contexts: Sequence[Context | None]) -> tuple[list[int], bool]:
     """For each of T steps the first one of what an agent that is told of changes learns from, ``[T]``.
 
     That is the first step with the present context. Where the context changes all the time there is nothing to be
@@ -362,11 +365,10 @@ def _why(
     steps: Sequence[int],
     judged: Sequence[Importance],
     running: np.ndarray,
-    error: np.ndarray | None,
-    parameters: Sequence[str],
+    compared: Sequence[str],
     windowed: bool,
 ) -> str:
-    """The troubles, or what was looked at and found well."""
+    """The troubles, or what was looked at and found well; ``compared``: the parameters whose truth is known."""
     reasons = [one.words for one in trouble]
     if not trouble:
         if judged:
@@ -379,9 +381,10 @@ def _why(
             reasons.append("this agent has no latent, and so no belief: only its predictions were looked at")
         if len(running):
             reasons.append(f"of any {RECENT} steps at least {running.min():.0%} lay in the 90 % intervals")
-        if error is not None:
-            names = ", ".join(parameters)
-            reasons.append(f"the true {names} did not stay outside the belief's {100 * REGION:.0f} % region")
+        if compared:
+            reasons.append(
+                f"the true {', '.join(compared)} did not stay outside the belief's {100 * REGION:.0f} % region"
+            )
     if windowed and judged:
         reasons.append(f"where the context changed all the time, the last {WINDOW} steps were the yardstick")
     return "; ".join(reasons)

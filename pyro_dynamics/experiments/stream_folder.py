@@ -33,8 +33,8 @@ class Adaptation:
     summary: dict[str, Any]
 
     @property
-    def contexts(self) -> list[Context]:
-        """The true hidden parameter at each step."""
+    def contexts(self) -> list[Context | None]:
+        """The true hidden parameter at each step; None where it is not known, as in logged data."""
         return [tuple(row["context"]) if isinstance(row["context"], list) else row["context"] for row in self.rows]
 
     @property

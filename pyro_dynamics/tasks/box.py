@@ -108,8 +108,10 @@ class BoxTask(Task):
         if callable(self._terminated):
             return self._terminated(self.features(state), action, self.features(next_state))
         known = self._known(next_state)
-        if "ending.mean" not in known:  # nothing was learned yet, or nothing ever ends
+        if not self.learns_termination:
             return super().terminated(state, action, next_state)
+        if "ending.mean" not in known:  # nothing was learned yet, or nothing ever ended: what is told is all
+            return next_state[..., -1] > 0.5
         return ends(known, self.features(next_state))
 
     @torch.no_grad()

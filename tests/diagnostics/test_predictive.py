@@ -17,7 +17,7 @@ FAMILY = find_family("pendulum-gravity")
 def make_team(agent: str) -> Team:
     ensemble = EnsembleConfig(members=2, hidden=(8,), weight_decay=(0.0, 0.0))
     config = RunConfig(agent=agent, ensemble=ensemble)  # type: ignore[arg-type]
-    return build_team(config, FAMILY, FAMILY.make_vector(FAMILY.train[:1], 5))
+    return build_team(config, FAMILY, FAMILY.make_vector(FAMILY.train[:1], 5).single_action_space)
 
 
 def test_the_pit_of_one_gaussian_is_its_cdf() -> None:

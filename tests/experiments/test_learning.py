@@ -31,7 +31,7 @@ def trained_agent(agent: str) -> Agent:
         offline=OfflineConfig(learning_rate=3e-3, guide_learning_rate=3e-3, epochs=80),
     )
     torch.manual_seed(0)
-    made = build_agent(config, FAMILY, FAMILY.make_vector(FAMILY.train[:1], 5), 5)
+    made = build_agent(config, FAMILY, FAMILY.make_vector(FAMILY.train[:1], 5).single_action_space, 5)
     made.train(random_episodes(0), torch.Generator().manual_seed(0))
     return made
 

@@ -20,7 +20,7 @@ def make_team(agent: str, hidden: int = 8) -> Team:
         ensemble=EnsembleConfig(members=2, hidden=(hidden,), weight_decay=(0.0, 0.0)),
     )
     robots = FAMILY.make_vector(FAMILY.train[:1], 5)
-    return build_team(config, FAMILY, robots)
+    return build_team(config, FAMILY, robots.single_action_space)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,27 @@ class Wooden(PointMass):
     drag = property(lambda self: 1.0, lambda self, value: None)
 
 
+class Drawn(PointMass):
+    """Can be filmed, in a picture of odd size."""
+
+    def __init__(self, drag: float = 1.0, render_mode: str | None = None) -> None:
+        super().__init__(drag)
+        self.render_mode = render_mode
+
+    def render(self) -> Any:
+        picture = np.full((121, 161, 3), 255, np.uint8)
+        row, column = np.clip(60 + 30 * self.place, 2, 118).astype(int)
+        picture[row - 2 : row + 3, column - 2 : column + 3] = 0
+        return picture
+
+
+class Undrawn(PointMass):
+    """Takes a render_mode, and does not draw."""
+
+    def __init__(self, drag: float = 1.0, render_mode: str | None = None) -> None:
+        super().__init__(drag)
+
+
 class Buttons(PointMass):
     """Has a button for each of four pushes."""
 
@@ -128,6 +149,14 @@ def of_context() -> Family:
 
 def fenced() -> Family:
     return family(Fenced, reward, "learned")
+
+
+def drawn() -> Family:
+    return family(Drawn, reward)
+
+
+def undrawn() -> Family:
+    return family(Undrawn, reward)
 
 
 # Each of these has one mistake.

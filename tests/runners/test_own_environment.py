@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
+import imageio.v2 as imageio
 import numpy as np
+import point_mass
 import pytest
 import torch
 
+from pyro_dynamics.experiments.exporting import RunData
 from pyro_dynamics.experiments.learning import record
-from pyro_dynamics.experiments.task_check import random_steps
+from pyro_dynamics.experiments.task_check import check_task, random_steps
 from pyro_dynamics.runners.assembly import load_run
 from pyro_dynamics.runners.main import main
 
@@ -69,6 +72,35 @@ def test_a_learned_reward_is_what_the_environment_gives() -> None:
     planned = agent.task.reward(data.state, data.action, foretold)
     assert (planned - data.reward).square().mean() < 0.3 * data.reward.var()  # it has a kink where the mass turns
     assert torch.equal(agent.task.reward(data.state, data.action, data.next_state), data.reward)
+
+
+def test_the_end_that_a_robot_was_told_is_what_counts_before_any_training() -> None:
+    family = point_mass.fenced()
+    robots = family.make_vector(family.train, 60)
+    steps = random_steps(robots, seed=0)
+    data = record(steps, torch.arange(5))
+    ended = torch.cat([step.terminated[step.alive] for step in steps])
+    assert ended.any()
+    assert np.array_equal(RunData.of([data], family).terminated(), ended)  # and so it is exported
+    assert check_task(family.task(), robots, seed=0) == []
+
+
+def test_it_is_filmed_where_it_draws(capsys: pytest.CaptureFixture[str]) -> None:
+    act = ["--context", "3", "--steps", "3", "--quiet", "--video"]
+    assert main(["train", "point_mass:drawn", *SMALL, "--out", "run"]) == 0
+    assert main(["adapt", "run", *act, "--out", "film"]) == 0
+    frames = imageio.mimread("film/episode.mp4", memtest=False)
+    assert len(frames) == 3
+    assert frames[0].shape[0] == 362  # thrice as large, and even
+    for family, words in (("given", "takes no render_mode"), ("undrawn", "draws no pictures")):
+        assert main(["train", f"point_mass:{family}", *SMALL, "--out", family]) == 0
+        capsys.readouterr()
+        assert main(["adapt", family, *act]) == 2
+        told = capsys.readouterr().err.strip()
+        assert words in told
+        assert "render()" in told
+        assert "\n" not in told
+        assert not list(Path(family).glob("adapt/*/*"))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from xarray import open_datatree
 
 from pyro_dynamics import find_family
+from pyro_dynamics.diagnostics.context_text import columns
 from pyro_dynamics.diagnostics.figures import draw_training
 from pyro_dynamics.environments import Schedule
 from pyro_dynamics.experiments import RunFolder
@@ -70,7 +71,7 @@ def test_a_belief_along_a_schedule_of_both_is_diagnosed(schedule: str, run: Path
     flags = ["--schedule", schedule, "--steps", "12", "--quiet", "--out", str(tmp_path)]
     assert main(["adapt", str(run), *flags]) == 0
     expected = find_family(OWN).parse_schedule(schedule, 12)
-    assert np.allclose(load_adaptation(tmp_path).contexts, [expected.at(step) for step in range(12)])
+    assert np.allclose(columns(load_adaptation(tmp_path).contexts), [expected.at(step) for step in range(12)])
     assert main(["diagnose", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "diagnose" / "diagnostics.json").read_text())
     assert np.shape(found["decoded"]) == (3, 12, 2)

@@ -1,0 +1,82 @@
+"""pyro-dynamics export: write a run's transitions for other tools."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tyro
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.spaces import Box
+
+from pyro_dynamics.environments import Family
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments import RunFolder
+from pyro_dynamics.experiments.exporting import RunData, write_csv, write_npz
+from pyro_dynamics.experiments.files import make_folder
+from pyro_dynamics.experiments.logged_family import LoggedFamily
+from pyro_dynamics.experiments.minari_data import minari, write_minari
+from pyro_dynamics.runners.assembly import family_of
+from pyro_dynamics.runners.configuration import from_json
+from pyro_dynamics.runners.main import run_as_module
+
+
+@dataclass(frozen=True)
+class ExportFlags:
+    """Write all transitions of a run, of every round, for other tools; several forms at once, if you like.
+
+    Of each transition they tell the round, episode, step, environment and true hidden parameter too.
+    """
+
+    dir: tyro.conf.Positional[Path]
+    """Folder of a run."""
+    minari: str | None = None
+    """A Minari data set: its id (such as pendulum/gravity-v0, made below MINARI_DATASETS_PATH), or a folder that begins
+    with ./ or / and ends in a name such as gravity-v0."""
+    npz: Path | None = None
+    """One .npz file, which `fit` reads."""
+    csv: Path | None = None
+    """A table, one line for each transition."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    flags = tyro.cli(ExportFlags, prog="pyro-dynamics export", args=arguments)
+    if flags.minari is flags.npz is flags.csv is None:
+        raise UserError("say what to write: --minari ID, --npz FILE or --csv FILE")
+    if flags.minari is not None:
+        minari()  # told before anything is written, if it is missing
+    folder = RunFolder.open(flags.dir)
+    config = from_json(folder.config)
+    family = family_of(folder, config)
+    data = RunData.of(folder.transitions(), family)
+    count = f"{len(data.episode)} transitions, {data.episode.max() + 1} episodes"
+    for path, write in ((flags.npz, write_npz), (flags.csv, write_csv)):
+        if path is not None:
+            make_folder(path.parent)
+            write(path, data)
+            print(f"{path}: {count}")
+    if flags.minari is not None:
+        observations, actions, spec = spaces(family, config.steps)
+        words = f"Transitions of a pyro-dynamics run: {family.description}, {family.axis}."
+        where = write_minari(flags.minari, data.episodes(observations, actions), observations, actions, spec, words)
+        print(f"{where}: {count}; in Python: minari.MinariDataset('{where / 'data'}')")
+
+
+def spaces(family: Family, steps: int) -> tuple[Box, Box, EnvSpec | None]:
+    """Spaces of observations and actions, and what Gymnasium needs to make the environment again, if anything."""
+    simulator = family.simulator if isinstance(family, LoggedFamily) else family
+    if simulator is None:
+        assert isinstance(family, LoggedFamily)
+        return Box(-np.inf, np.inf, (family.task().state_dim,), np.float32), family.actions, None
+    env = simulator.make(simulator.train[0], steps)
+    env.close()
+    assert isinstance(env.observation_space, Box)
+    assert isinstance(env.action_space, Box)
+    # What wrappers have changed, or a function has made, Gymnasium could not make again.
+    same = isinstance(simulator.environment, str) and env.observation_space == env.unwrapped.observation_space
+    return env.observation_space, env.action_space, env.unwrapped.spec if same else None
+
+
+if __name__ == "__main__":
+    run_as_module("export")

@@ -1,0 +1,178 @@
+"""pyro-dynamics fit: learn a dynamics model from logged transitions alone, without a simulator."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import tyro
+from tqdm import tqdm
+
+from pyro_dynamics.diagnostics.context_text import label
+from pyro_dynamics.diagnostics.fit_figure import draw_fit
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments import RunFolder
+from pyro_dynamics.experiments.files import write_bytes, write_json_lines
+from pyro_dynamics.experiments.fitting import fit_metrics, hold_out
+from pyro_dynamics.experiments.logged_data import LoggedData
+from pyro_dynamics.experiments.logged_family import NAME, DataDescription, LoggedFamily
+from pyro_dynamics.guides import DiagonalConfig
+from pyro_dynamics.inference import OfflineConfig
+from pyro_dynamics.models import EnsembleConfig
+from pyro_dynamics.randomness import derive_generator
+from pyro_dynamics.runners.assembly import action_space, build_team, set_threads
+from pyro_dynamics.runners.configuration import (
+    QUICK_TO_CHANGE_ITS_MIND,
+    GuideName,
+    OnlineConfig,
+    RunConfig,
+    online_for,
+    preset_config,
+    to_json,
+    with_choices,
+)
+from pyro_dynamics.runners.main import run_as_module
+from pyro_dynamics.runners.reading import read_data
+from pyro_dynamics.transitions import Transitions
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """What decides the numbers of a fit, as in `train`."""
+
+    agent: Literal["latent", "generalist", "specialist"] = "latent"
+    """latent: one model, a latent for each environment; generalist: one model, none; specialist: a model each."""
+    guide: GuideName = "diagonal"
+    """Family of the posterior over latents."""
+    seed: int = 0
+    """Names every random stream."""
+    latent_dim: int = 2
+    """Size d of each environment's latent; only the latent agent has one."""
+    ensemble: EnsembleConfig = field(
+        default_factory=lambda: EnsembleConfig(members=3, hidden=(64, 64), weight_decay=(1e-5, 1e-5, 1e-5))
+    )
+    guide_config: Annotated[object, tyro.conf.arg(name="guide")] = field(default_factory=DiagonalConfig)
+    offline: OfflineConfig = field(
+        default_factory=lambda: OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=4000, decay=True)
+    )
+    online: Annotated[OnlineConfig, tyro.conf.arg(name="")] = QUICK_TO_CHANGE_ITS_MIND
+
+
+@dataclass(frozen=True)
+class FitFlags:
+    """Learn a dynamics model, with a latent for each environment, from logged transitions alone.
+
+    DATA are .npz files with the arrays state [N, S], action [N, A] and next_state [N, S]; as you like reward [N],
+    step [N] (within the episode), episode [N], and any column [N] to group by; or Minari data sets, by id or folder.
+    Keeps part of each environment's episodes back. The folder is a run's: `diagnose` judges it on what was kept back,
+    and `adapt DIR --replay DATA` lets a belief follow a logged stream.
+    """
+
+    data: tyro.conf.Positional[tuple[str, ...]]
+    """Files and data sets; several without a column to group by are an environment each."""
+    run: Annotated[FitConfig, tyro.conf.arg(name="")] = field(default_factory=FitConfig)
+    group: str | None = None
+    """Column whose values tell the environments apart; `environment` where it is there. Floats are quantities, which a
+    probe reads out of the latents (several columns of them are written mass,damping); whole numbers and text are names.
+    Of a Minari data set: an entry of the episodes' metadata, or an info that stays the same through an episode."""
+    unit: str = ""
+    """Unit of that column, for axes and tables (kg,m of two)."""
+    hold_out: float = 0.2
+    """Share of each environment's episodes that is kept back; of a single episode, its last steps."""
+    family: str | None = None
+    """A registered family of the same environment: its features, targets and reward, and its simulator for commands
+    that act. Without, the observation is the state, and its change the target."""
+    out: Path | None = None
+    """Folder of the run; by default runs/fit-AGENT-SEED."""
+    threads: int = 1
+    """Processor threads."""
+
+
+def parse(arguments: Sequence[str]) -> FitFlags:
+    """The flags, with those of the guide, belief and update that they name.
+
+    Raises:
+        UserError: if a number makes no sense.
+    """
+    config = with_choices(FitConfig(), arguments)
+    config = replace(config, online=with_choices(online_for(config.guide, config.online), arguments))
+    default = FitFlags(data=tyro.MISSING, run=config)
+    flags = tyro.cli(FitFlags, prog="pyro-dynamics fit", args=arguments, default=default)
+    if not 0 < flags.hold_out < 1:
+        raise UserError(f"--hold-out is a share between 0 and 1, not {flags.hold_out}")
+    return flags
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    flags = parse(arguments)
+    set_threads(flags.threads)
+    data = read_data(flags.data, flags.group)
+    refuse_one_environment(flags, data)
+    described = DataDescription.of(flags.data, data, flags.unit, flags.family)
+    trained, held_out = hold_out(data, flags.hold_out, flags.run.seed)
+    family = LoggedFamily.of(described)
+    config = run_config(flags, int(data.transitions.step.max()) + 1)
+    team = build_team(config, family, action_space(family, config.steps))
+    # Only now: data and settings that make no sense have been refused.
+    folder = RunFolder.create(flags.out or Path("runs") / f"fit-{config.agent}-{config.seed}", to_json(config))
+    described.save(folder.path)
+
+    elbos: list[float] = []
+    with tqdm(desc="training", unit="epoch", dynamic_ncols=True, total=epochs(config, team.shares, trained)) as bar:
+
+        def on_epoch(epoch: int, elbo: float) -> None:
+            elbos.append(elbo)
+            bar.set_postfix_str(f"ELBO {elbo:.2f} nats a transition", refresh=False)
+            bar.update()
+
+        team.train(trained, derive_generator(config.seed, "fit", "training"), on_epoch)
+    rows = fit_metrics(team, data, trained, held_out)
+    folder.save_round(0, trained, [], team.state_dict(), ())
+    folder.save_round(1, held_out, rows, team.state_dict(), ())
+    write_json_lines(folder.path / "learning.jsonl", ({"epoch": i, "elbo": elbo} for i, elbo in enumerate(elbos)))
+    write_bytes(folder.path / "fit.png", draw_fit(elbos, rows, family.axis))
+    print_table(rows, family, folder)
+
+
+def refuse_one_environment(flags: FitFlags, data: LoggedData) -> None:
+    """Raises :class:`UserError` where there is nothing that a latent could tell apart."""
+    if len(data.labels) == 1 and flags.run.agent == "latent":
+        raise UserError(
+            f"all {len(data.transitions)} transitions are of one environment ({data.column} {label(data.labels[0])}): "
+            "a latent tells several apart; name another column by --group, give more data, or fit --agent generalist"
+        )
+
+
+def run_config(flags: FitFlags, steps: int) -> RunConfig:
+    """The configuration of the run: how to plan comes from the family's quick preset, where there is a simulator."""
+    config = preset_config(flags.family or "pendulum-gravity", "quick")
+    chosen = {one.name: getattr(flags.run, one.name) for one in fields(FitConfig)}
+    controller = replace(config.controller, particles=flags.run.ensemble.members)  # the same number for each network
+    family = flags.family or NAME
+    return replace(config, family=family, rounds=1, steps=steps, episodes=1, controller=controller, **chosen)
+
+
+def epochs(config: RunConfig, shares: Sequence[Sequence[int]], data: Transitions) -> int:
+    """Epochs of all agents' trainings."""
+    counts = [int(torch.isin(data.environment, torch.tensor(list(share))).sum()) for share in shares]
+    steps = [-(-count // config.offline.batch_size) for count in counts]
+    return sum(max(config.offline.epochs, -(-config.offline.min_steps // one)) for one in steps)
+
+
+def print_table(rows: Sequence[dict[str, Any]], family: LoggedFamily, folder: RunFolder) -> None:
+    """How much there was of each environment, and how well what was kept back is foretold."""
+    width = max(21, len(family.axis) + 2)
+    print(f"\n{family.axis:<{width}}{'trained on':>11}{'held out':>10}{'log p(s)':>10}{'wrong latent':>14}")
+    for row in rows:
+        wrong = row["log_likelihood_wrong_latent"]
+        told = "-" if wrong is None else f"{wrong:.2f}"
+        numbers = f"{row['trained_steps']:>11}{row['steps']:>10}{row['log_likelihood']:>10.2f}{told:>14}"
+        print(f"{label(row['context']):<{width}}{numbers}")
+    print("\nlog p(s) is of the held-out transitions, in nats each, under the environment's own latent and the others'")
+    print(f"run: {folder.path}\npicture: {folder.path / 'fit.png'}\nnext: pyro-dynamics diagnose {folder.path}")
+
+
+if __name__ == "__main__":
+    run_as_module("fit")

@@ -1,0 +1,261 @@
+"""A model from logged transitions alone, and beliefs that follow a logged stream."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from logged_pendulums import SMALL, pendulum_log, refused, saved
+
+from pyro_dynamics.experiments import RunFolder
+from pyro_dynamics.runners.assembly import load_run
+from pyro_dynamics.runners.main import main
+from pyro_dynamics.transitions import Transitions
+
+GRAVITIES = (2.0, 6.0, 10.0)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(tmp_path_factory.mktemp("logs") / "pendulum.npz", pendulum_log(GRAVITIES))
+
+
+@pytest.fixture(scope="module")
+def run(log: Path) -> Path:
+    folder = log.parent / "run"
+    assert main(["fit", str(log), *SMALL, "--group", "gravity", "--unit", "m/s^2", "--out", str(folder)]) == 0
+    return folder
+
+
+def test_the_latents_tell_the_environments_apart(run: Path) -> None:
+    rows = RunFolder.open(run).metrics()
+    assert [row["context"] for row in rows] == list(GRAVITIES)
+    for row in rows:
+        assert row["log_likelihood"] > row["log_likelihood_wrong_latent"] + 1
+    assert (run / "fit.png").read_bytes().startswith(b"\x89PNG")
+    curve = [json.loads(line)["elbo"] for line in (run / "learning.jsonl").read_text().splitlines()]
+    assert curve[-1] > curve[0] + 1
+
+
+def test_whole_episodes_are_kept_back_and_nothing_is_lost(run: Path, log: Path) -> None:
+    trained, held_out = RunFolder.open(run).transitions()
+    assert [len(episode) for episode in held_out.episodes()] == [40] * 3
+    assert sorted(held_out.environment.unique().tolist()) == [0, 1, 2]
+    arrays = np.load(log)
+    both = torch.cat([trained.state, held_out.state])
+    assert len(both) == len(arrays["state"])
+    assert set(map(tuple, both.tolist())) == set(map(tuple, arrays["state"].tolist()))
+    assert not set(map(tuple, trained.state.tolist())) & set(map(tuple, held_out.state.tolist()))
+
+
+def test_diagnose_judges_what_was_kept_back(run: Path) -> None:
+    assert main(["diagnose", str(run), "--draws", "120", "--horizon", "5", "--particles", "20"]) == 0
+    told = json.loads((run / "diagnose" / "diagnostics.json").read_text())
+    assert [one["environment"] for one in told["verdicts"]] == ["2", "6", "10"]
+    assert [one["transitions"] for one in told["predictions"]] == [40] * 3
+
+
+def test_a_belief_follows_a_logged_stream_to_its_gravity(run: Path, tmp_path: Path) -> None:
+    new = saved(tmp_path / "new.npz", pendulum_log((8.0,), episodes=1))
+    out = tmp_path / "replay"
+    assert main(["adapt", str(run), "--replay", str(new), "--quiet", "--out", str(out)]) == 0
+    rows = [json.loads(line) for line in (out / "steps.jsonl").read_text().splitlines()]
+    assert [row["context"] for row in rows] == [8.0] * 40
+    stored = Transitions.load(out / "transitions.npz")
+    assert np.array_equal(stored.action.numpy(), np.load(new)["action"])  # nobody else acted
+    (belief,) = json.loads((out / "summary.json").read_text())["belief"]
+    assert abs(belief["decoded"] - 8.0) < 1.5
+    assert main(["diagnose", str(out)]) == 0
+    assert json.loads((out / "diagnose" / "diagnostics.json").read_text())["length"] == 40
+
+
+def test_a_stream_of_unknown_gravity_can_be_followed(run: Path, tmp_path: Path) -> None:
+    arrays = pendulum_log((3.0,), episodes=2, steps=15)
+    new = saved(tmp_path / "unknown.npz", {name: arrays[name] for name in ("state", "action", "next_state")})
+    out = tmp_path / "replay"
+    assert main(["adapt", str(run), "--replay", str(new), "--steps", "20", "--out", str(out)]) == 0
+    rows = [json.loads(line) for line in (out / "steps.jsonl").read_text().splitlines()]
+    assert [row["context"] for row in rows] == [None] * 20
+    assert main(["diagnose", str(out)]) == 0
+    told = ["--schedule", "0:3,10:4", "--steps", "12", "--out", str(out)]
+    assert main(["adapt", str(run), "--replay", str(new), *told]) == 0
+    rows = [json.loads(line) for line in (out / "steps.jsonl").read_text().splitlines()]
+    assert [row["context"] for row in rows] == [3.0] * 10 + [4.0] * 2
+
+
+def test_the_runs_own_files_know_their_environments(run: Path, tmp_path: Path) -> None:
+    kept = run / "transitions" / "round-001.npz"
+    out = tmp_path / "replay"
+    follow = ["adapt", str(run), "--replay", str(kept), "--steps", "5", "--quiet", "--out", str(out)]
+    assert main([*follow, "--where", "10"]) == 0
+    assert json.loads((out / "steps.jsonl").read_text().splitlines()[0])["context"] == 10.0
+
+
+def test_the_order_of_the_rows_tells_episodes_where_nothing_else_does(tmp_path: Path) -> None:
+    arrays = pendulum_log((2.0, 10.0), episodes=2, steps=15)
+    file = saved(
+        tmp_path / "bare.npz",
+        {name: arrays[name] for name in ("state", "action", "next_state")} | {"environment": arrays["gravity"] > 5},
+    )
+    out = tmp_path / "run"
+    assert main(["fit", str(file), *SMALL, "--offline.min-steps", "1", "--out", str(out)]) == 0
+    folder = RunFolder.open(out)
+    assert sorted(len(episode) for data in folder.transitions() for episode in data.episodes()) == [15] * 4
+    assert [row["context"] for row in folder.metrics()] == ["False", "True"]
+    assert [row["return"] for row in folder.metrics()] == [None, None]
+
+
+def test_of_a_single_episode_the_last_block_is_kept_back(tmp_path: Path) -> None:
+    files = [
+        str(saved(tmp_path / f"g{gravity:g}.npz", pendulum_log((gravity,), episodes=1, steps=50)))
+        for gravity in (2.0, 10.0)
+    ]
+    out = tmp_path / "run"
+    assert main(["fit", *files, *SMALL, "--offline.min-steps", "1", "--out", str(out)]) == 0
+    folder = RunFolder.open(out)
+    assert [row["context"] for row in folder.metrics()] == ["g10", "g2"]
+    held_out = folder.transitions()[1]
+    assert held_out.step[held_out.environment == 0].tolist() == list(range(40, 50))
+
+
+def test_our_own_transitions_work_as_they_are(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "again"
+    ours = run / "transitions" / "round-000.npz"
+    assert main(["fit", str(ours), *SMALL, "--offline.min-steps", "1", "--agent", "generalist", "--out", str(out)]) == 0
+    assert [row["context"] for row in RunFolder.open(out).metrics()] == ["0", "1", "2"]
+
+
+def test_a_registered_family_lends_task_and_simulator(log: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    family = ["--family", "pendulum-gravity", "--group", "gravity"]
+    assert main(["fit", str(log), *SMALL, "--offline.min-steps", "1", *family, "--out", str(out)]) == 0
+    assert load_run(out)[3].agents[0].task.target_dim == 2
+    assert main(["adapt", str(out), "--context", "7", "--steps", "2", "--quiet"]) == 0
+
+
+def test_several_columns_of_quantities_are_several_hidden_parameters(tmp_path: Path) -> None:
+    arrays = pendulum_log((4.0, 8.0), episodes=3, masses=(0.5, 1.0))
+    file, out = saved(tmp_path / "both.npz", arrays), tmp_path / "run"
+    group = ["--group", "gravity,mass", "--unit", "m/s^2,kg"]
+    assert main(["fit", str(file), *SMALL, *group, "--out", str(out)]) == 0
+    rows = RunFolder.open(out).metrics()
+    assert [row["context"] for row in rows] == [[4.0, 0.5], [4.0, 1.0], [8.0, 0.5], [8.0, 1.0]]
+    assert load_run(out)[2].axes == ("gravity (m/s^2)", "mass (kg)")
+    replay = ["adapt", str(out), "--quiet", "--out", str(tmp_path / "replay"), "--replay"]
+    assert main([*replay, str(file), "--where", "8,0.5", "--steps", "10"]) == 0
+    steps = [json.loads(line) for line in (tmp_path / "replay" / "steps.jsonl").read_text().splitlines()]
+    assert [row["context"] for row in steps] == [[8.0, 0.5]] * 10
+
+    bare = saved(tmp_path / "bare.npz", {name: arrays[name][:20] for name in ("state", "action", "next_state")})
+    assert main([*replay, str(bare)]) == 0
+    (belief,) = json.loads((tmp_path / "replay" / "summary.json").read_text())["belief"]
+    assert belief["context"] is None
+    assert len(belief["decoded"]) == 2
+    assert main(["diagnose", str(tmp_path / "replay")]) == 0
+    told = json.loads((tmp_path / "replay" / "diagnose" / "diagnostics.json").read_text())
+    assert "the true" not in told["why"]
+
+
+def test_a_replay_may_follow_every_kind_of_schedule(run: Path, log: Path, tmp_path: Path) -> None:
+    replay = ["adapt", str(run), "--replay", str(log), "--where", "6", "--quiet", "--steps", "8"]
+    assert main([*replay, "--schedule", "ramp:0:2,4:6", "--out", str(tmp_path)]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
+    assert [row["context"] for row in rows] == [2.0, 3.0, 4.0, 5.0, 6.0, 6.0, 6.0, 6.0]
+
+
+def test_what_needs_a_simulator_says_so(run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for command in (
+        ["adapt", str(run), "--context", "3"],
+        ["evaluate", str(run)],
+        ["track", str(run), "--schedule", "0:3,5:9"],
+    ):
+        assert "no simulator" in refused(command, capsys)
+    assert "logged data" in refused(["train", "--resume", str(run)], capsys)
+    assert "logged data" in refused(["compare", str(run)], capsys)
+    assert not (run / "evaluation.json").exists()
+
+
+def test_bad_replays_are_refused(run: Path, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    replay = ["adapt", str(run), "--replay", str(log)]
+    assert "2, 6, 10" in refused(replay, capsys)
+    assert "2, 6, 10" in refused([*replay, "--where", "7"], capsys)
+    assert "160" in refused([*replay, "--where", "6", "--steps", "161"], capsys)
+    assert "--video" in refused([*replay, "--where", "6", "--video"], capsys)
+    assert "--replay" in refused(["adapt", str(run), "--where", "6", "--context", "6"], capsys)
+
+
+def spoiled(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """The arrays with one thing wrong."""
+    state, rows = arrays["state"].copy(), len(arrays["state"])
+    state[17, 2] = np.nan
+    changes: dict[str, dict[str, np.ndarray | None]] = {
+        "not finite": {"state": state},
+        "missing": {"action": None},
+        "shorter": {"reward": arrays["reward"][:-1]},
+        "a vector": {"action": arrays["action"][:, 0]},
+        "shapes": {"next_state": arrays["next_state"][:, :2]},
+        "text": {"state": arrays["state"].astype(str)},
+        "objects": {"gravity": np.array([{}] * rows, dtype=object)},
+        "one": {"gravity": np.full(rows, 3.0)},
+        "no group": {"gravity": None},
+        "group not finite": {"gravity": np.where(np.arange(rows) == 5, np.nan, arrays["gravity"])},
+        "too few": {"gravity": np.where(np.arange(rows) < 3, 1.0, arrays["gravity"])},
+    }
+    found = {key: value for key, value in (arrays | changes.get(name, {})).items() if value is not None}
+    if name == "length 1":
+        order = np.random.default_rng(0).permutation(rows)
+        return {key: value[order] for key, value in found.items() if key not in ("step", "episode")}
+    return {key: value[:0] for key, value in found.items()} if name == "empty" else found
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("not finite", "state is nan in row 17, column 2"),
+        ("missing", "no array action: it has state, next_state"),
+        ("shorter", "state 480, reward 479"),
+        ("a vector", "action has the shape [480]"),
+        ("shapes", "[480, 3] and [480, 2]"),
+        ("text", "state must be numbers"),
+        ("objects", "gravity cannot be read: Object arrays"),
+        ("one", "of one environment (gravity 3)"),
+        ("no group", "no column 'gravity'"),
+        ("group not finite", "gravity is nan in row 5"),
+        ("too few", "gravity 1 has 3 transitions"),
+        ("length 1", "every episode has length 1"),
+        ("empty", "holds no transitions"),
+    ],
+)
+def test_bad_data_is_refused_in_words(
+    name: str, words: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with np.load(log) as stored:
+        file = saved(tmp_path / "bad.npz", spoiled(dict(stored), name))
+    told = refused(["fit", str(file), "--group", "gravity", "--out", str(tmp_path / "never")], capsys)
+    assert words in told
+    assert name in ("one", "too few", "length 1") or str(file) in told
+    assert not (tmp_path / "never").exists()
+
+
+def test_other_mistakes_are_refused_in_words(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "gravity" in refused(["fit", str(log)], capsys)  # tells the columns that there are
+    assert "its columns are gravity" in refused(["fit", str(log), "--group", "mass"], capsys)
+    assert "no file" in refused(["fit", str(tmp_path / "missing.npz")], capsys)
+    junk = tmp_path / "junk.npz"
+    junk.write_bytes(b"junk")
+    assert "not an .npz file" in refused(["fit", str(junk)], capsys)
+    assert "--hold-out" in refused(["fit", str(log), "--group", "gravity", "--hold-out", "1"], capsys)
+    assert "more than once" in refused(["fit", str(log), str(log)], capsys)
+    other = saved(tmp_path / "other.npz", {name: np.ones((20, 2)) for name in ("state", "action", "next_state")})
+    assert "2 state entries" in refused(["fit", str(log), str(other)], capsys)
+    assert "no column 'mass'" in refused(["fit", str(log), "--group", "gravity,mass"], capsys)
+    whole = saved(tmp_path / "whole.npz", pendulum_log((2.0, 4.0)) | {"mass": np.arange(320) % 2})
+    assert "mass holds no floats" in refused(["fit", str(whole), "--group", "gravity,mass"], capsys)
+    two = saved(tmp_path / "two.npz", pendulum_log((2.0, 4.0), masses=(1.0, 2.0)))
+    assert "2 parameters have 3 units" in refused(
+        ["fit", str(two), "--group", "gravity,mass", "--unit", "a,b,c", "--out", str(tmp_path / "never")], capsys
+    )
+    assert not (tmp_path / "never").exists()
+    told = refused(["fit", str(log), "--group", "gravity", "--family", "halfcheetah-tilt"], capsys)
+    assert "3 and 1 entries, not 18 and 6" in told

@@ -1,0 +1,48 @@
+"""The metrics of a run in TensorBoard."""
+
+from pathlib import Path
+
+import pytest
+from logged_pendulums import refused
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments import RunFolder, tensorboard
+from pyro_dynamics.runners.main import main
+
+TINY = [
+    *("--steps", "15", "--episodes", "1", "--offline.epochs", "1", "--offline.min-steps", "1"),
+    *("--ensemble.hidden", "8", "--ensemble.weight-decay", "1e-5", "1e-5"),
+    *("--controller.horizon", "3", "--planner.candidates", "20", "--planner.elites", "4", "--planner.iterations", "1"),
+]
+
+
+def test_every_round_is_written_once_also_by_a_resumed_run(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert main(["train", *TINY, "--rounds", "1", "--tensorboard", "--out", str(folder)]) == 0
+    assert main(["train", "--resume", str(folder), "--rounds", "2", "--tensorboard"]) == 0
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    rows = RunFolder.open(folder).metrics()
+    for key, tag in (
+        ("return", "return/6"),
+        ("log_likelihood", "log likelihood, right latent/6"),
+        ("log_likelihood_wrong_latent", "log likelihood, wrong latent/6"),
+    ):
+        wanted = [(row["round"], row[key]) for row in rows if row["context"] == 6.0 and row[key] is not None]
+        assert [event.step for event in events.Scalars(tag)] == [m for m, _ in wanted]
+        assert [event.value for event in events.Scalars(tag)] == pytest.approx([value for _, value in wanted])
+    assert [event.step for event in events.Scalars("ELBO")] == [1, 2]
+    last = [row["latent_sd"][1] for row in rows if row["context"] == 6.0 and row["round"] == 2]
+    assert events.Scalars("latent 1, sd/6")[-1].value == pytest.approx(last[0])
+
+
+def test_without_the_package_a_line_says_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
+    with pytest.raises(UserError):
+        tensorboard.summary_writer()
+    told = refused(["train", *TINY, "--tensorboard", "--out", str(tmp_path / "never")], capsys)
+    assert "pip install tensorboard" in told
+    assert not (tmp_path / "never").exists()
