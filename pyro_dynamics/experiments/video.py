@@ -19,7 +19,6 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments.adaptation import AdaptationStep
 from pyro_dynamics.experiments.team import Team
 
-
 LOWEST = 360
 """Pixels; a smaller picture is enlarged by a whole number, so that the panel beside it can be read."""
 
