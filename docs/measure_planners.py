@@ -16,26 +16,31 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from pyro_dynamics.control import CEM, ICEM, MPPI, CEMConfig, ICEMConfig, MPPIConfig, Planner
+from pyro_dynamics.control import CEM, ICEM, MPPI, PLANNERS, CEMConfig, ICEMConfig, MPPIConfig, Planner
 from pyro_dynamics.experiments import Team
 from pyro_dynamics.experiments.interaction import interact
 from pyro_dynamics.randomness import derive_generator, derive_seed
 from pyro_dynamics.runners.assembly import build_team, load_run, set_threads
+from pyro_dynamics.runners.configuration import preset_config
 
 SEEDS = range(100, 105)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A planner with its settings, and how many action sequences it evaluates in a step."""
+    """A planner with its settings, how many action sequences it evaluates in a step, and under which noise."""
 
     kind: type[Planner]
     config: Any
     evaluations: int
+    common_noise: bool = False
 
 
 def rows() -> list[Row]:
-    """CEM as in the cpu preset, and every planner with about a quarter and a tenth of its evaluations."""
+    """CEM as in the cpu preset, and every planner with about a quarter and a tenth of its evaluations.
+
+    Then the planner of the realtime preset, and CEM with ten times the evaluations of that.
+    """
     cem = [CEMConfig(100, 10, 3), CEMConfig(25, 3, 3), CEMConfig(10, 2, 3)]
     mppi = [MPPIConfig(100, 3), MPPIConfig(25, 3), MPPIConfig(10, 3)]
     icem = [ICEMConfig(28, 6), ICEMConfig(11, 3)]
@@ -43,7 +48,17 @@ def rows() -> list[Row]:
     icem.append(replace(icem[1], execute="best"))
     plain = [(CEM, config) for config in cem] + [(MPPI, config) for config in mppi]
     evaluated = [Row(kind, config, config.candidates * config.iterations) for kind, config in plain]
-    return evaluated + [Row(ICEM, config, config.evaluations) for config in icem]
+    evaluated += [Row(ICEM, config, config.evaluations) for config in icem]
+    realtime = preset_config("halfcheetah-tilt", "realtime").planner_config
+    quick = [CEMConfig(100, 10, 3), CEMConfig(25, 3, 3), ICEMConfig(28, 6), realtime]
+    evaluated += [replace(Row(*kind_of(config)), common_noise=True) for config in quick]
+    return [*evaluated, Row(*kind_of(CEMConfig(10 * realtime.evaluations // 3, realtime.evaluations // 3, 3)))]
+
+
+def kind_of(config: Any) -> tuple[type[Planner], Any, int]:
+    """The planner of these settings, the settings, and the action sequences evaluated in a step."""
+    kind = next(kind for kind in PLANNERS.values() if kind.Config is type(config))
+    return kind, config, getattr(config, "evaluations", None) or config.candidates * config.iterations
 
 
 def main(run: Path) -> None:
@@ -58,13 +73,14 @@ def main(run: Path) -> None:
         "Evaluations are action sequences in a step. The time is processor time, on one thread, for one plan of "
         f"{contexts * len(SEEDS)} robots.\n"
     )
-    print("| planner | settings | evaluations | return | by environment | ms |\n|---|---|--:|--:|---|--:|")
+    print("| planner | settings | noise | evaluations | return | by environment | ms |\n|---|---|---|--:|--:|---|--:|")
     robots = family.make_vector(family.train * len(SEEDS), config.steps)
     environment = torch.arange(contexts).repeat(len(SEEDS))
     seeds = [derive_seed(seed, "planners", k) for seed in SEEDS for k in range(contexts)]
     for row in rows():
         chosen = {"planner": row.kind.__name__.lower(), "planner_config": row.config}
-        team = build_team(replace(config, **chosen), family, robots.single_action_space)
+        controller = replace(config.controller, common_noise=row.common_noise)
+        team = build_team(replace(config, controller=controller, **chosen), family, robots.single_action_space)
         team.load_state_dict(trained.state_dict())
         returns, seconds = act(team, robots, environment, seeds, config.steps)
         of_seeds = returns.view(len(SEEDS), contexts)
@@ -72,7 +88,8 @@ def main(run: Path) -> None:
         each = " ".join(f"{value:.0f}" for value in of_seeds.mean(0))
         cost = 1000 * seconds / config.steps
         print(
-            f"| {chosen['planner']} | {differences(row.config)} | {row.evaluations} | {mean:.0f} +- {error:.0f} "
+            f"| {chosen['planner']} | {differences(row.config)} | {'common' if row.common_noise else 'own'} "
+            f"| {row.evaluations} | {mean:.0f} +- {error:.0f} "
             f"| {each} | {cost:.0f} |",
             flush=True,
         )

@@ -106,6 +106,8 @@ class Agent:
         """Update the belief by transitions ``[B, ...]`` (Eq. 5)."""
         inputs, targets = self.task.inputs(state, action), self.task.targets(state, next_state)
         self.belief.update(inputs, targets, environment, generator)
+        if self.controller.config.widen:
+            self.controller.widen(self.belief.changed.nonzero().squeeze(1))
 
     @torch.no_grad()
     def log_predictive(

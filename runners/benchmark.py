@@ -127,7 +127,7 @@ def configuration(flags: BenchmarkFlags, preset: Literal["paper", "realtime"]) -
     if preset == "paper":
         update = SVIUpdateConfig(samples=1, compiled=True)
         config = replace(config, online=OnlineConfig("exact", ExactConfig(), "svi", update))
-    return replace(config, offline=OfflineConfig(batch_size=BATCH, epochs=1), precision=flags.precision)
+    return replace(config, offline=OfflineConfig(batch_size=BATCH, epochs=1, compiled=True), precision=flags.precision)
 
 
 def build_from(config: RunConfig, environments: int) -> Agent:

@@ -21,11 +21,13 @@ class MPCConfig:
         particles: number P of particles for each candidate.
         common_noise: compare all candidates under the same transition noise, which few candidates need more than
             many; PETS draws it anew for each.
+        widen: search anew, without the last plan, where the belief finds that the environment has changed.
     """
 
     horizon: int = 30
     particles: int = 20
     common_noise: bool = False
+    widen: bool = False
 
     def __post_init__(self) -> None:
         require_positive(self, "horizon", "particles")

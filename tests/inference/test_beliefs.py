@@ -234,3 +234,20 @@ def test_wrong_use_is_told_in_words(likelihood: LinearGaussian, generator: torch
     belief = BELIEFS["exact"](HierarchicalModel(likelihood, 2, 2), point, SVIUpdate(SVIUpdateConfig()))
     with pytest.raises(UserError, match="no density"):
         belief.update(torch.zeros(2, 2), torch.zeros(2, OUTPUTS), EVERYONE, generator)
+
+
+def test_a_change_is_told_once_and_in_its_environment_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    likelihood = LinearGaussian(2, 1, OUTPUTS, 0.3, 1, generator)
+    belief = make("changepoint", ChangepointConfig(), likelihood, 1, environments=2)
+    inputs, told = torch.zeros(2, 2), []
+    for step in range(120):
+        latent = torch.tensor([[1.0], [1.0]]) if step < 60 else torch.tensor([[-1.0], [1.0]])
+        noise = 0.3 * torch.randn(2, OUTPUTS, generator=generator)
+        targets = (likelihood.design(inputs) @ latent[..., None]).squeeze(-1) + noise
+        belief.update(inputs, targets, torch.arange(2), generator)
+        told += [(step, k) for k in belief.changed.nonzero().flatten().tolist()]
+    assert len(told) == 1
+    assert 60 <= told[0][0] < 90
+    assert told[0][1] == 0
+    assert not make("exact", None, likelihood, 1, environments=2).changed.any()

@@ -64,6 +64,16 @@ class ChangepointBelief(Belief):
         self.log_weight[:, 0] = 0.0
         self.run_length = torch.zeros(environments, count, dtype=torch.long)
         self.steps = torch.zeros(environments, dtype=torch.long)
+        self._changed = torch.zeros(environments, dtype=torch.bool)
+
+    @property
+    def changed(self) -> Tensor:
+        """Where a younger run took the place of a settled one as the most probable, with the last update."""
+        return self._changed
+
+    def _length(self) -> Tensor:
+        """The length of the most probable run, ``[K]``."""
+        return self.run_length.gather(1, self.log_weight.argmax(1, keepdim=True)).squeeze(1)
 
     def posterior(self) -> Distribution:
         return HypothesisMixture(self.log_weight, self.many.frozen())
@@ -91,8 +101,10 @@ class ChangepointBelief(Belief):
                     for draw in posterior.sample((8,))
                 ]
             ).mean(0)
+        before = self._length()
         weight = self.log_weight + torch.where(seen[:, None], evidence.view_as(self.log_weight), 0.0)
         self.log_weight = weight.log_softmax(1)
+        self._changed = seen & (before >= self.config.patience) & (self._length() < before)
         self.run_length += seen[:, None].long()
         self.steps += seen.long()
 

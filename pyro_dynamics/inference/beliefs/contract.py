@@ -60,6 +60,11 @@ class Belief:
         """The belief as a constant: batch shape ``[K]``, event shape ``[d]``."""
         return self.guide.frozen()
 
+    @property
+    def changed(self) -> Tensor:
+        """Where the last update found that the environment has changed, booleans ``[K]``: nowhere, by default."""
+        return torch.zeros(self.guide.environments, dtype=torch.bool)
+
     def update(self, inputs: Tensor, targets: Tensor, environment: Tensor, generator: torch.Generator) -> None:
         """Bring transitions ``[B]`` into the beliefs, all at once: usually one for each environment.
 
