@@ -62,6 +62,9 @@ class AdaptFlags:
     """Which environment of the logged data, if it has several."""
     group: str | None = None
     """Column of the logged data that tells its environments apart; as in the fit by default."""
+    realtime: bool = False
+    """Plan and update within a robot's clock of 50 ms, as the preset `realtime` does, whatever the run was trained
+    with; the first update compiles, which takes some ten seconds."""
     video: bool = False
     """Film the robot, with the belief beside it."""
     steps: int | None = None
@@ -89,12 +92,13 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = parse(arguments)
     set_threads(flags.threads)
-    folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
+    folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online, flags.realtime)
     meeting = (to_act if flags.replay is None else to_follow)(flags, folder, config, family, trained)
     out, film = meeting.out, meeting.film
     rows: list[dict[str, Any]] = []
     happened: list[Transitions] = []
     draws: list[tuple[Tensor, Tensor]] = []
+    seconds: list[float] = []
     if not flags.quiet:
         numbers = f"{'reward':>8} {'log p(s)':>9} {'in 90 %':>8}"
         print(f"{'step':>5} {family.axis:>20} {numbers}  belief: mean +- sd of each latent")
@@ -114,6 +118,7 @@ def main(arguments: Sequence[str]) -> None:
             rows.append(row)
             happened.append(transition(step))
             draws.append((step.draws[:, 0], step.log_q[:, 0]))
+            seconds.append(step.seconds)
             if not flags.quiet:
                 tqdm.write(line(row), file=sys.stdout)
             if film is not None:
@@ -136,6 +141,7 @@ def main(arguments: Sequence[str]) -> None:
     print(f"\nreturn over {len(rows)} steps: " + (f"{summary['return']:.1f}" if rewarded else "no rewards were logged"))
     print(f"mean one-step log-likelihood: {summary['log_likelihood']:.2f} nats")
     print(coverage_line(summary["coverage"]))
+    print(f"{'update' if flags.replay else 'plan and update'}: {1000 * np.median(seconds):.0f} ms a step (median)")
     for entry in summary["belief"]:
         print(f"after step {entry['step']} ({family.axis}: {label(entry['context'])}): {entry['words']}")
     for index, finding in enumerate(summary["health"]):

@@ -21,7 +21,7 @@ from pyro_dynamics.experiments.logged_family import DataDescription, LoggedFamil
 from pyro_dynamics.guides import GUIDES, Guide
 from pyro_dynamics.models import Ensemble, HierarchicalModel
 from pyro_dynamics.randomness import derive_generator, drawing_from
-from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, from_json
+from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, from_json, in_real_time
 from pyro_dynamics.tasks import Task
 
 
@@ -55,7 +55,7 @@ def build_guide(config: RunConfig, task: Task, environments: int) -> Guide:
 
 
 def load_run(
-    path: Path, checkpoint: int | None = None, online: OnlineConfig | None = None
+    path: Path, checkpoint: int | None = None, online: OnlineConfig | None = None, realtime: bool = False
 ) -> tuple[RunFolder, RunConfig, Family, Team]:
     """A trained run with its agents as they were at a checkpoint, the newest by default, and with its own beliefs.
 
@@ -63,13 +63,15 @@ def load_run(
         path: the run's folder.
         checkpoint: the round.
         online: other beliefs than those of the run.
+        realtime: with the planner of the preset `realtime` in place of its own.
 
     Raises:
         UserError: if the folder does not hold a run, or its checkpoint does not fit its configuration.
     """
     folder = RunFolder.open(path)
     config = from_json(folder.config)
-    config = replace(config, online=online or config.online)
+    online = online or config.online
+    config = replace(in_real_time(config) if realtime else config, online=online)
     family = family_of(folder, config)
     state = folder.checkpoint(checkpoint)
     team = build_team(config, family, action_space(family, config.steps))

@@ -184,8 +184,9 @@ def online_for(guide: str, online: OnlineConfig) -> OnlineConfig:
 def online_defaults(arguments: Sequence[str]) -> OnlineConfig:
     """The beliefs of the run whose folder is among the arguments, changed to the belief and update that they name."""
     folder = next((Path(word) for word in arguments if (Path(word) / "config.json").is_file()), None)
-    config = OnlineConfig() if folder is None else from_json(RunFolder.open(folder).config).online
-    return with_choices(config, arguments)
+    config = RunConfig() if folder is None else from_json(RunFolder.open(folder).config)
+    config = in_real_time(config) if "--realtime" in arguments else config
+    return with_choices(config.online, arguments)
 
 
 def flag_values(arguments: Sequence[str]) -> dict[str, str]:

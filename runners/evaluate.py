@@ -42,6 +42,9 @@ class EvaluateFlags:
     """Episodes in every context, each with a fresh belief."""
     steps: int | None = None
     """Steps of an episode; as in training by default."""
+    realtime: bool = False
+    """Plan and update within a robot's clock of 50 ms, as the preset `realtime` does, whatever the run was trained
+    with; the first update compiles, which takes some ten seconds."""
     video: bool = False
     """Film the first episode in each context, with the belief beside the robot."""
     seed: int = 0
@@ -64,7 +67,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = parse(arguments)
     set_threads(flags.threads)
-    folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
+    folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online, flags.realtime)
     require_simulator(family)
     sets = family.test_sets
     if flags.contexts:

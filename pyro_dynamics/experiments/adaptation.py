@@ -1,7 +1,8 @@
 """Meeting environments that were never trained on, with theta fixed and beliefs updated after every step."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 import torch
@@ -35,6 +36,7 @@ class AdaptationStep:
         next_state: ``[K, S]``.
         draws: n draws of the belief after the update, ``[n, K, d]``.
         log_q: its log density at them, in nats, ``[n, K]``.
+        seconds: by the clock, for the plan before and the update after the step.
     """
 
     index: int
@@ -51,6 +53,7 @@ class AdaptationStep:
     next_state: Tensor
     draws: Tensor
     log_q: Tensor
+    seconds: float
 
 
 def adapt(
@@ -75,16 +78,31 @@ def adapt(
     environment = torch.arange(robots.num_envs)
     draws = derive_generator(seed, "adapt", episode, "actions")
     seeds = [derive_seed(seed, "adapt", episode, "reset", k) for k in range(robots.num_envs)]
-    steps = count()
+    steps, planning = count(), Stopwatch()
 
     def policy(state: Tensor) -> Tensor:
         index = next(steps)
         if before_step is not None:
             before_step(index)
-        return team.act(state, environment, draws)
+        with planning:
+            return team.act(state, environment, draws)
 
     team.reset()
-    yield from _follow(team, interact(robots, policy, seeds), robots.num_envs, draws, seed, episode, belief_draws)
+    stream = _follow(team, interact(robots, policy, seeds), robots.num_envs, draws, seed, episode, belief_draws)
+    for step in stream:
+        yield replace(step, seconds=step.seconds + planning.seconds)
+
+
+class Stopwatch:
+    """Tells how long the last ``with`` block took."""
+
+    seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._begun = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.perf_counter() - self._begun
 
 
 def replay(
@@ -122,7 +140,7 @@ def _follow(
     # Streams of their own: measuring must not change what the robots do.
     measuring = derive_generator(seed, "adapt", episode, "calibration")
     telling = derive_generator(seed, "adapt", episode, "belief")
-    intervals = AdaptiveIntervals(environments, team.agents[0].task.target_dim)
+    intervals, updating = AdaptiveIntervals(environments, team.agents[0].task.target_dim), Stopwatch()
     for step in steps:
         happened = (step.state, step.action, step.next_state, environment)
         log_likelihood = team.log_predictive(*happened, draws)
@@ -130,7 +148,8 @@ def _follow(
         inside = intervals.cover(team.predictive_pit(*happened, measuring, intervals.factor))
         keep = step.alive
         if keep.any():
-            team.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
+            with updating:
+                team.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
         yield AdaptationStep(
             step.index,
             step.context,
@@ -142,4 +161,5 @@ def _follow(
             *team.beliefs(),
             *(step.state, step.action, step.next_state),
             *team.belief_draws(belief_draws, telling),
+            updating.seconds,
         )

@@ -1,21 +1,24 @@
 """Every guide, belief, update and planner as a person names them on the command line."""
 
 import json
+import re
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
 
-from pyro_dynamics.control import PLANNERS, CEMConfig, ICEMConfig
+from pyro_dynamics.control import ICEM, PLANNERS, CEMConfig, ICEMConfig
 from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.inference import BELIEFS, UPDATES, SVIUpdateConfig
+from pyro_dynamics.runners.assembly import load_run
 from pyro_dynamics.runners.configuration import (
     BeliefName,
     GuideName,
     PlannerName,
     UpdateName,
     from_json,
+    online_defaults,
     preset_config,
     to_json,
 )
@@ -141,6 +144,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_belief_adapts_by_the_kalman_update(belief: str, run: Path, tmp_path: Path) -> None:
     arguments = ["--context", "5", "--steps", "6", "--quiet", "--belief", belief, "--update", "kalman"]
     assert main(["adapt", str(run), *arguments, "--out", str(tmp_path)]) == 0
+
+
+def test_in_real_time_whatever_the_run_was_trained_with(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = load_run(run, realtime=True)[-1].agents[0]
+    assert isinstance(agent.controller.planner, ICEM)
+    assert agent.controller.config.common_noise
+    defaults = online_defaults([str(run), "--realtime"])
+    assert defaults.update_config == SVIUpdateConfig(samples=4, compiled=True)
+    assert online_defaults([str(run), "--realtime", "--update", "kalman"]).update == "kalman"
+    arguments = ["--realtime", "--update", "kalman", "--context", "5", "--steps", "3", "--out", str(tmp_path)]
+    assert main(["adapt", str(run), *arguments]) == 0
+    assert re.search(r"plan and update: \d+ ms a step", capsys.readouterr().out)
+    assert json.loads((tmp_path / "summary.json").read_text())["online"]["update"] == "kalman"
 
 
 def test_settings_of_what_was_chosen_are_flags_and_are_stored(run: Path) -> None:
