@@ -25,7 +25,7 @@ JOBS = {
     ("cadm-halfcheetah", "generalist"): ("--preset cpu", 1),
 }
 PUBLISHED = {
-    "cadm-pendulum": "-985.7, with CaDM -705.5",
+    "cadm-pendulum": "-985.7, with CaDM -705.5, vanilla CaDM -593.7",
     "cadm-cartpole": "171.3, with CaDM 187.3",
     "cadm-halfcheetah": "2019.6, with CaDM 7087.2 (1000 steps)",
 }

@@ -35,7 +35,7 @@ def build_team(config: RunConfig, family: Family, actions: Space) -> Team:
 
 def build_agent(config: RunConfig, family: Family, actions: Space, environments: int) -> Agent:
     """One fresh agent over a number of environments, with its weights drawn from torch's global generator."""
-    task = family.task()
+    task = family.make_task()
     latent_dim = config.latent_dim if config.agent == "latent" else 0
     ensemble = Ensemble(task.input_dim, latent_dim, task.target_dim, config.ensemble)
     ensemble.planning_dtype = planning_dtype(config.precision)

@@ -201,7 +201,7 @@ SMALL = 8
 
 def preset_config(family: str, preset: Preset) -> RunConfig:
     """The configuration of a family's preset, by the size of its task: that of the cheetah, or that of the pendulum."""
-    task = find_family(family).task()
+    task = find_family(family).make_task()
     config = {"quick": _quick, "cpu": _cpu, "realtime": _realtime, "paper": _paper}[preset](
         task.state_dim + task.action_dim > SMALL
     )

@@ -68,7 +68,7 @@ def spaces(family: Family, steps: int) -> tuple[Box, Box, EnvSpec | None]:
     simulator = family.simulator if isinstance(family, LoggedFamily) else family
     if simulator is None:
         assert isinstance(family, LoggedFamily)
-        return Box(-np.inf, np.inf, (family.task().state_dim,), np.float32), family.actions, None
+        return Box(-np.inf, np.inf, (family.make_task().state_dim,), np.float32), family.actions, None
     env = simulator.make(simulator.train[0], steps)
     env.close()
     assert isinstance(env.observation_space, Box)

@@ -47,7 +47,7 @@ def read_stream(source: str, where: str | None, group: str | None, folder: RunFo
     if where is None and len(data.labels) > 1:
         raise UserError(f"{source} has several environments ({', '.join(map(label, data.labels))}): give --where")
     data = data.of(label(data.labels[0]) if where is None else where)
-    task: Task = family.task()
+    task: Task = family.make_task()
     data.transitions.require_of(1, task.state_dim, task.action_dim, source)
     name = f"{Path(source).stem}-{label(data.labels[0])}"
     return LoggedStream(data.transitions, _known(family, data), data.rewarded, name)

@@ -55,6 +55,23 @@ class Family:
             raise UserError(f"family {self.name}: {len(self.parameters)} parameters have {len(self.units)} units")
         if not self.train or not self.test_contexts:
             raise UserError(f"family {self.name} needs contexts to train on and to test on")
+        twice = next((context for index, context in enumerate(self.train) if context in self.train[:index]), None)
+        if twice is not None:
+            raise UserError(f"family {self.name} has the training context {twice} twice")
+        if not callable(self.task):
+            kind = type(self.task).__name__
+            raise UserError(f"family {self.name}: task must make a Task, so write task=lambda: {kind}(...)")
+
+    def make_task(self) -> Task:
+        """A task of the family.
+
+        Raises:
+            UserError: if what the family's maker gives is none.
+        """
+        task = self.task()
+        if not isinstance(task, Task):
+            raise UserError(f"family {self.name}: its task must give a Task, not {type(task).__name__}")
+        return task
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -147,7 +164,7 @@ class Family:
         env = self._create(start, max_steps, how)
         if hidden_parameter(env) is None:
             env = AttributeContext(env, self.parameter, start)
-        return self.task().wrap(ScheduledContext(env, schedule))  # a task may read the true context in info
+        return self.make_task().wrap(ScheduledContext(env, schedule))  # a task may read the true context in info
 
     def _create(self, context: Context, max_steps: int, how: Mapping[str, Any]) -> gymnasium.Env:
         values: tuple[Any, ...] = (context,) if isinstance(context, str) else numbers(context)

@@ -19,7 +19,11 @@ def load_family(text: str) -> Family:
     """
     module_name, _, name = text.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), name)):
-        raise UserError(f"a family of your own is written package.module:callable, not {text!r}")
+        raise UserError(
+            f"a family of your own is written package.module:callable, without slashes or .py, not {text!r}"
+        )
+    if module_name.endswith(".py"):
+        raise UserError(f"leave out the .py: {module_name.removesuffix('.py')}:{name}")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -29,7 +33,10 @@ def load_family(text: str) -> Family:
         # Only where the module itself, or a package around it, is missing; not where IT misses another one.
         if fault.name is None or not f"{module_name}.".startswith(f"{fault.name}."):
             raise
-        raise UserError(f"there is no module {fault.name!r}, neither installed nor in {here}: {text!r}") from None
+        raise UserError(
+            f"there is no module {fault.name!r}, neither installed nor in {here}: {text!r}; run the command in the "
+            "folder that holds it, or name that folder in PYTHONPATH"
+        ) from None
     if not hasattr(module, name):
         raise UserError(f"the module {module_name!r} has no {name!r}: {text!r}")
     found: Any = getattr(module, name)

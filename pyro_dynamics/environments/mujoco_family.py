@@ -90,7 +90,10 @@ class MujocoMaker:
         with without_settotalmass_warning():
             if isinstance(make, str):
                 # The family sets the limit of an episode.
-                env = gymnasium.make(make, max_episode_steps=-1, disable_env_checker=True, **settings)
+                try:
+                    env = gymnasium.make(make, max_episode_steps=-1, disable_env_checker=True, **settings)
+                except gymnasium.error.UnregisteredEnv as fault:
+                    raise UserError(f"there is no environment {make!r}: {fault}") from None
             else:
                 env = make(**settings)
         env = MujocoPhysics(env, self.vary, context)

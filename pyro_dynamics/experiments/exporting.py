@@ -59,7 +59,7 @@ class RunData:
 
     def terminated(self) -> np.ndarray:
         """Whether each transition ended its episode by the task's rule, ``[N]``; a last one that did not was cut."""
-        task, data = self.family.task(), self.transitions
+        task, data = self.family.make_task(), self.transitions
         ended = task.terminated(data.state, data.action, data.next_state).numpy()
         return ended & self._last()
 

@@ -191,7 +191,10 @@ def read_npz(file: Path) -> Log:
     """
     arrays: dict[str, np.ndarray] = {}
     if not is_zipfile(file):
-        raise UserError(f"{file} is not an .npz file: save one by numpy.savez(file, state=..., action=..., ...)")
+        raise UserError(
+            f"{file} is not an .npz file: save one by numpy.savez(file, state=..., action=..., ...); export --npz "
+            "writes a run as one"
+        )
     try:
         with np.load(file, allow_pickle=False) as stored:
             for name in stored.files:

@@ -60,7 +60,7 @@ class DataDescription:
         """
         rows = data.transitions
         if family is not None:
-            task = find_family(family).task()
+            task = find_family(family).make_task()
             rows.require_of(len(data.labels), task.state_dim, task.action_dim, f"{', '.join(sources)} for {family}")
         low, high = (tuple(part.tolist()) for part in data.bounds)
         return cls(

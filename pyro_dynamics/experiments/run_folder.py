@@ -35,7 +35,9 @@ class RunFolder:
             UserError: if something is there already, or the folder cannot be made.
         """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UserError(f"{path} exists already: go on with it by --resume {path}, or choose another --out")
+            raise UserError(
+                f"{path} exists already: choose another --out, or go on with a training by train --resume {path}"
+            )
         for part in ("transitions", "checkpoints"):
             make_folder(path / part)
         write_json(path / "config.json", config)

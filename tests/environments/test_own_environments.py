@@ -12,7 +12,8 @@ import pytest
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
 from pyro_dynamics import Family, find_family
-from pyro_dynamics.environments import Schedule
+from pyro_dynamics.environments import Schedule, mujoco_family
+from pyro_dynamics.environments.physical import mass
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import PendulumTask
 
@@ -44,6 +45,31 @@ def test_episodes_of_ones_own_environment_are_truncated() -> None:
     env = FAMILY.make((1.0, 1.0), 3)
     env.reset(seed=0)
     assert [env.step(np.zeros(1))[3] for _ in range(3)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"task": PendulumTask()}, "task must make a Task, so write task=lambda: PendulumTask"),
+        ({"train": (0.5, 1.0, 0.5)}, "has the training context 0.5 twice"),
+    ],
+    ids=["no maker", "twice"],
+)
+def test_declarations_that_make_no_sense_are_told(changes: dict[str, Any], words: str) -> None:
+    given: dict[str, Any] = {"environment": "Pendulum-v1", "train": (1.0,), "test": (2.0,), "task": PendulumTask}
+    with pytest.raises(UserError, match=words):
+        Family("mine", parameter="g", unit="m/s^2", **(given | changes))
+
+
+def test_an_unknown_mujoco_environment_is_told() -> None:
+    with pytest.raises(UserError, match="no environment 'Walker9d-v5'"):
+        mujoco_family("mine", "Walker9d-v5", {"mass": mass()}, (1.0,), (2.0,), PendulumTask).make(1.0, 3)
+
+
+def test_a_task_that_is_none_is_told() -> None:
+    family = Family("mine", "Pendulum-v1", "g", "m/s^2", train=(1.0,), test=(2.0,), task=lambda: None)  # type: ignore
+    with pytest.raises(UserError, match="its task must give a Task, not NoneType"):
+        family.make_task()
 
 
 class Forgetful(HeavyPendulum):
