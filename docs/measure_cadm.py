@@ -22,7 +22,6 @@ JOBS = {
     ("cadm-cartpole", "latent"): (SMALL, 5),
     ("cadm-cartpole", "generalist"): (SMALL, 5),
     ("cadm-halfcheetah", "latent"): ("--preset cpu", 1),
-    ("cadm-halfcheetah", "generalist"): ("--preset cpu", 1),
 }
 PUBLISHED = {
     "cadm-pendulum": "-985.7, with CaDM -705.5, vanilla CaDM -593.7",

@@ -50,7 +50,8 @@ def rows() -> list[Row]:
     evaluated = [Row(kind, config, config.candidates * config.iterations) for kind, config in plain]
     evaluated += [Row(ICEM, config, config.evaluations) for config in icem]
     realtime = preset_config("halfcheetah-tilt", "realtime").planner_config
-    quick = [CEMConfig(100, 10, 3), CEMConfig(25, 3, 3), ICEMConfig(28, 6), realtime]
+    quick = [ICEMConfig(28, 6), realtime, replace(realtime, sigma=0.7), ICEMConfig(40, 8, beta=0.0)]
+    quick += [ICEMConfig(11, 3), MPPIConfig(25, 5)]
     evaluated += [replace(Row(*kind_of(config)), common_noise=True) for config in quick]
     return [*evaluated, Row(*kind_of(CEMConfig(10 * realtime.evaluations // 3, realtime.evaluations // 3, 3)))]
 
