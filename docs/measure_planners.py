@@ -47,7 +47,7 @@ def rows() -> list[Row]:
     icem += [replace(config, beta=2.0) for config in icem]  # an action is kept up for longer
     icem.append(replace(icem[1], execute="best"))
     plain = [(CEM, config) for config in cem] + [(MPPI, config) for config in mppi]
-    evaluated = [Row(kind, config, config.candidates * config.iterations) for kind, config in plain]
+    evaluated = [Row(kind, config, config.evaluations) for kind, config in plain]
     evaluated += [Row(ICEM, config, config.evaluations) for config in icem]
     realtime = preset_config("halfcheetah-tilt", "realtime").planner_config
     quick = [ICEMConfig(28, 6), realtime, replace(realtime, sigma=0.7), ICEMConfig(40, 8, beta=0.0)]
@@ -59,7 +59,7 @@ def rows() -> list[Row]:
 def kind_of(config: Any) -> tuple[type[Planner], Any, int]:
     """The planner of these settings, the settings, and the action sequences evaluated in a step."""
     kind = next(kind for kind in PLANNERS.values() if kind.Config is type(config))
-    return kind, config, getattr(config, "evaluations", None) or config.candidates * config.iterations
+    return kind, config, config.evaluations
 
 
 def main(run: Path) -> None:

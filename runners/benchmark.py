@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 import tyro
@@ -26,6 +26,7 @@ from pyro_dynamics.runners.assembly import action_space, build_agent, set_thread
 from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, preset_config
 from pyro_dynamics.runners.main import run_as_module
 
+BenchmarkPreset = Literal["paper", "realtime"]
 FAMILY = "halfcheetah-tilt"
 BATCH = 256
 """Of the training epoch: the peer's, so that both do the same work."""
@@ -79,26 +80,23 @@ def main(arguments: Sequence[str]) -> None:
 def timed(flags: BenchmarkFlags) -> tuple[list[dict[str, Any]], list[str]]:
     """A row for each kind of work and preset, and what there is to say about them."""
     rows, notes = [], []
-    jobs = [
-        (preset, kind) for preset in ("paper", "realtime") for kind in ("plan", "update", "control_step", "train_epoch")
-    ]
+    presets: tuple[BenchmarkPreset, ...] = get_args(BenchmarkPreset)
+    jobs = [(preset, kind) for preset in presets for kind in ("plan", "update", "control_step", "train_epoch")]
     bar = tqdm(total=len(jobs) + 2 * (flags.peer is not None), unit="job", disable=None, dynamic_ncols=True)
     peer = [peer_times(flags, bar)] if flags.peer is not None else []
-    agents = {preset: build(flags, preset) for preset in ("paper", "realtime")}
+    agents = {preset: build_from(configuration(flags, preset), 1) for preset in presets}
     for preset, kind in jobs:
         bar.set_description(f"{preset} {kind}")
         agent = agents[preset]
-        cost = measure([getattr(Work(agent), kind)] * (1 + calls_for(flags.calls, kind, preset)))
+        cost = measure(getattr(Work(agent), kind), calls_for(flags.calls, kind, preset))
         rows.append(row(flags, preset, kind, agent, cost))
         if (preset, kind) == ("paper", "plan"):
-            bare = measure([benchmark.forwards(agent)] * (1 + flags.calls))
+            bare = measure(benchmark.forwards(agent), flags.calls)
             share = benchmark.share_of_matrix_products(agent, cost)
             notes.append(
-                f"The paper's plan takes {cost.cpu / bare.cpu:.2f} times its bare passes through the networks,"
+                f"The paper's plan takes {cost.cpu / bare.cpu:.2f} times its bare passes through the networks."
             )
-            notes.append(
-                f"and runs at {share:.0%} of the rate that this processor reaches in its matrix products alone."
-            )
+            notes.append(f"It runs at {share:.0%} of the rate that this processor reaches in matrix products alone.")
         bar.update()
     peer += [peer_times(flags, bar)] if flags.peer is not None else []
     bar.close()
@@ -116,12 +114,7 @@ def calls_for(calls: int, kind: str, preset: str) -> int:
     return calls if (preset, kind) in (("paper", "plan"), ("paper", "control_step")) else 5 * calls
 
 
-def build(flags: BenchmarkFlags, preset: Literal["paper", "realtime"], environments: int = 1) -> Agent:
-    """A fresh agent of the preset for the benchmark's work."""
-    return build_from(configuration(flags, preset), environments)
-
-
-def configuration(flags: BenchmarkFlags, preset: Literal["paper", "realtime"]) -> RunConfig:
+def configuration(flags: BenchmarkFlags, preset: BenchmarkPreset) -> RunConfig:
     """The preset; the paper's update with one draw a gradient (as many as it names) and compiled, as ours can be."""
     config = preset_config(FAMILY, preset)
     if preset == "paper":

@@ -1,7 +1,7 @@
 """pyro-dynamics evaluate: score a trained run on its family's test contexts."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ import tyro
 from tqdm import tqdm
 
 from pyro_dynamics.diagnostics.context_text import label
+from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import adapt
 from pyro_dynamics.experiments.files import make_folder, write_json
@@ -122,10 +123,22 @@ def main(arguments: Sequence[str]) -> None:
                 )
     robots.close()
 
+    print_table(family, sets, episodes)
+    rows = zip(named, contexts, episodes, strict=True)
+    table = [{"set": name, "context": context, "episodes": runs} for name, context, runs in rows]
+    write_json(out, {"seed": flags.seed, "steps": steps, "contexts": table})
+    print(f"\nresults: {out}" + "".join(f"\nvideo: {path}" for path in videos))
+
+
+def print_table(
+    family: Family, sets: Mapping[str, Sequence[Context]], episodes: Sequence[Sequence[dict[str, Any]]]
+) -> None:
+    """Returns and beliefs of every context, whose episodes are given in the order of the sets, and a mean per set."""
+    named = [(name, context) for name, contexts in sets.items() for context in contexts]
     width = max(21, len(family.axis) + 2)
     print(f"\n{family.axis:<{width}}{'return':>10}{'log p(s)':>10}  belief at the end")
     returns_of: dict[str, list[float]] = {name: [] for name in sets}
-    for name, context, runs in zip(named, contexts, episodes, strict=True):
+    for (name, context), runs in zip(named, episodes, strict=True):
         if len(sets) > 1 and not returns_of[name]:
             print(f"{name}:")
         mean = {key: sum(run[key] for run in runs) / len(runs) for key in ("return", "log_likelihood")}
@@ -134,10 +147,6 @@ def main(arguments: Sequence[str]) -> None:
         returns_of[name].append(mean["return"])
     for name, of_set in returns_of.items():
         print(f"{f'mean ({name})':<{width}}{sum(of_set) / len(of_set):>10.1f}")
-    rows = zip(named, contexts, episodes, strict=True)
-    table = [{"set": name, "context": context, "episodes": runs} for name, context, runs in rows]
-    write_json(out, {"seed": flags.seed, "steps": steps, "contexts": table})
-    print(f"\nresults: {out}" + "".join(f"\nvideo: {path}" for path in videos))
 
 
 if __name__ == "__main__":

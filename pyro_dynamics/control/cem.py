@@ -34,6 +34,11 @@ class CEMConfig:
         if not 1 <= self.elites <= self.candidates:
             raise UserError(f"elites must lie between 1 and the {self.candidates} candidates, not {self.elites}")
 
+    @property
+    def evaluations(self) -> int:
+        """Action sequences evaluated in a step."""
+        return self.candidates * self.iterations
+
 
 class CEM(Planner):
     """:func:`plan_cem` from the last plan, with 0 as the new last action (PETS)."""

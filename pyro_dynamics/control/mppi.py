@@ -35,6 +35,11 @@ class MPPIConfig:
         if not 0 <= self.beta < float("inf"):
             raise UserError(f"beta must not be negative, nor infinite: {self.beta}")
 
+    @property
+    def evaluations(self) -> int:
+        """Action sequences evaluated in a step."""
+        return self.candidates * self.iterations
+
 
 class MPPI(Planner):
     """Moves the mean to the candidates' mean, weighted by a softmax of their returns.

@@ -5,7 +5,6 @@ from functools import cache
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
@@ -51,13 +50,9 @@ def matrix_product_rate(dtype: torch.dtype, rows: int = 500, width: int = 200, s
     x, weight = torch.ones(rows, width, dtype=dtype), torch.ones(width, width, dtype=dtype)
     out = torch.empty_like(x)
     best, until = float("inf"), time.process_time() + seconds
-    _product(x, weight, out)  # the first one prepares
+    torch.mm(x, weight, out=out)  # the first one prepares
     while time.process_time() < until:
         begun = time.process_time()
-        _product(x, weight, out)
+        torch.mm(x, weight, out=out)
         best = min(best, time.process_time() - begun)
     return 2 * rows * width * width / best / 1e9
-
-
-def _product(x: Tensor, weight: Tensor, out: Tensor) -> None:
-    torch.mm(x, weight, out=out)

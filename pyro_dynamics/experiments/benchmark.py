@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from scipy.stats import spearmanr
 
 from pyro_dynamics.agent import Agent
+from pyro_dynamics.control import TrajectorySampler
 from pyro_dynamics.control.precision import matrix_product_rate
 from pyro_dynamics.transitions import Transitions
 
@@ -25,10 +26,10 @@ class Cost:
     wall: float
 
 
-def measure(calls: Iterable[Callable[[], Any]]) -> Cost:
-    """The cost of one of the calls; the first one prepares (memory, compilation) and does not count."""
+def measure(call: Callable[[], Any], calls: int) -> Cost:
+    """The cost of a call, over so many of them after a first one that prepares (memory, compilation)."""
     cpu, wall = [], []
-    for call in calls:
+    for _ in range(1 + calls):
         before = time.process_time(), time.perf_counter()
         call()
         cpu.append(time.process_time() - before[0])
@@ -78,9 +79,8 @@ class Work:
 
 def network_evaluations(agent: Agent) -> int:
     """How often the planner runs a network in one control step of one robot."""
-    config, controller = agent.controller.planner.config, agent.controller.config
-    sequences = getattr(config, "evaluations", None) or config.candidates * config.iterations
-    return sequences * controller.particles * controller.horizon
+    controller = agent.controller.config
+    return agent.controller.planner.config.evaluations * controller.particles * controller.horizon
 
 
 def share_of_matrix_products(agent: Agent, plan: Cost) -> float:
@@ -91,7 +91,6 @@ def share_of_matrix_products(agent: Agent, plan: Cost) -> float:
     return operations * agent.environments / plan.cpu / rate
 
 
-@torch.inference_mode()
 def forwards(agent: Agent) -> Callable[[], None]:
     """The plan's passes through the networks, and nothing else."""
     likelihood, task, controller = agent.model.likelihood, agent.task, agent.controller.config
@@ -122,7 +121,7 @@ def rank_correlation(agent: Agent, precision: torch.dtype, candidates: int = 200
         location, _ = likelihood(inputs, latent)
         return location, torch.zeros_like(location)
 
-    sampler = type(controller.sampler)(means, task, likelihood.members, controller.config.particles)
+    sampler = TrajectorySampler(means, task, likelihood.members, controller.config.particles)
     chosen = likelihood.planning_dtype
     try:
         likelihood.planning_dtype = precision
@@ -155,4 +154,4 @@ def scaling(build: Callable[[str, int], Agent], calls: int) -> Iterator[tuple[st
     for name, sizes in SCALES.items():
         for size in sizes:
             work = Work(build(name, size))
-            yield name, size, measure([work.plan] * (calls + 1))
+            yield name, size, measure(work.plan, calls)

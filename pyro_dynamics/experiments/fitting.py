@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from pyro_dynamics.diagnostics import collapse_gap
 from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments.learning import latent_gaps
 from pyro_dynamics.experiments.logged_data import LoggedData
 from pyro_dynamics.experiments.team import Team
 from pyro_dynamics.randomness import derive_generator
@@ -63,13 +63,7 @@ def hold_out(data: LoggedData, share: float, seed: int) -> tuple[Transitions, Tr
 def fit_metrics(team: Team, data: LoggedData, trained: Transitions, held_out: Transitions) -> list[dict[str, Any]]:
     """A row for each environment, with the keys of a round of ``train``, and how much data there was."""
     mean, scale = team.beliefs()
-    right: dict[int, float] = {}
-    wrong: dict[int, float] = {}
-    for agent, share in zip(team.agents, team.shares, strict=True):
-        own, others = collapse_gap(agent, held_out.of(share))
-        right |= dict(zip(share, own.tolist(), strict=True))
-        if others is not None:
-            wrong |= dict(zip(share, others.tolist(), strict=True))
+    right, wrong = latent_gaps(team, held_out)
     episodes = [int(held_out.environment[episode[0]]) for episode in held_out.episodes()]
     return [
         {

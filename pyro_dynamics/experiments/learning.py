@@ -91,7 +91,7 @@ def _metrics(
     """One row for each environment: mean return, belief, and how well the model foretold these episodes."""
     mean, scale = team.beliefs()
     count = len(steps[0].alive) // len(contexts)
-    right, wrong = _gaps(team, episodes) if m > 0 else ({}, {})
+    right, wrong = latent_gaps(team, episodes) if m > 0 else ({}, {})
     return [
         {
             "round": m,
@@ -110,7 +110,7 @@ def _metrics(
     ]
 
 
-def _gaps(team: Team, episodes: Transitions) -> tuple[dict[int, float], dict[int, float]]:
+def latent_gaps(team: Team, episodes: Transitions) -> tuple[dict[int, float], dict[int, float]]:
     """Log-likelihood by environment under right and under wrong latents; the episodes were not trained on yet."""
     right: dict[int, float] = {}
     wrong: dict[int, float] = {}
