@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -60,19 +60,43 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = parse(arguments)
     set_threads(flags.threads)
-    config, family = flags.run, find_family(flags.run.family)
-
     if flags.tensorboard:
         summary_writer()  # told before there is a folder, if it is missing
+    path = flags.resume or flags.out or Path("runs") / default_name(flags.run)
+    folder = train_run(flags.run, path, go_on=flags.resume is not None, tensorboard=flags.tensorboard)
+    print_returns(folder, find_family(flags.run.family))
+
+
+def train_run(
+    config: RunConfig,
+    path: Path,
+    *,
+    go_on: bool,
+    tensorboard: bool = False,
+    after_round: Callable[[int], None] | None = None,
+) -> RunFolder:
+    """Learn what a configuration says, and keep the run in a folder.
+
+    Args:
+        config: the configuration.
+        path: the folder.
+        go_on: after the last whole round of the run that is there; otherwise the folder must be new.
+        tensorboard: write the metrics of each round to ``tensorboard`` in the folder too.
+        after_round: told of each round that is safe on the disk; what it raises ends the training there.
+
+    Raises:
+        UserError: if a setting makes no sense, or the folder does not hold what it should.
+    """
+    family = find_family(config.family)
     robots = family.make_vector(family.train * config.episodes, config.steps)
     team = build_team(config, family, robots.single_action_space)
-    if flags.resume is None:
+    if not go_on:
         warn_of_task(config, family, team)
-    folder = open_folder(flags, family.name)  # only now: settings that make no sense have been refused
+    folder = open_folder(config, path, go_on)  # only now: settings that make no sense have been refused
     data = folder.transitions()
     if data:
         team.load_state_dict(folder.checkpoint())
-    board = TensorBoard(folder.path / "tensorboard", len(data)) if flags.tensorboard else None
+    board = TensorBoard(folder.path / "tensorboard", len(data)) if tensorboard else None
     print(describe_precision(config.precision))
     progress = Progress(family.train, config.rounds, config.steps, done=len(data))
 
@@ -80,24 +104,46 @@ def main(arguments: Sequence[str]) -> None:
         folder.save_round(m, transitions, rows, team.state_dict(), config.keep)
         if board is not None:
             board.round(m, rows, progress.elbo)
+        if after_round is not None:
+            after_round(m)
 
-    learn(
-        team,
-        robots,
-        family.train,
-        data,
-        rounds=config.rounds,
-        seed=config.seed,
-        update_while_training=config.update_while_training,
-        on_round=save,
-        progress=progress,
-    )
-    progress.bar.close()
-    if board is not None:
-        board.close()
-    robots.close()
+    try:
+        learn(
+            team,
+            robots,
+            family.train,
+            data,
+            rounds=config.rounds,
+            seed=config.seed,
+            update_while_training=config.update_while_training,
+            on_round=save,
+            progress=progress,
+        )
+    finally:
+        progress.bar.close()
+        if board is not None:
+            board.close()
+        robots.close()
     write_bytes(folder.path / "training.png", draw_training(folder.metrics(), family.axis))
-    print_returns(folder, family)
+    return folder
+
+
+def train_or_go_on(config: RunConfig, path: Path, after_round: Callable[[int], None] | None = None) -> RunFolder:
+    """Train a run, or the rest of it where a part is there, or nothing where all of it is.
+
+    Raises:
+        UserError: if the folder holds a run with other settings.
+    """
+    if not (path / "config.json").is_file():
+        return train_run(config, path, go_on=False, after_round=after_round)
+    folder = RunFolder.open(path)
+    there = from_json(folder.config)
+    if replace(there, rounds=config.rounds) != config:
+        names = [name for name, value in to_json(config).items() if name != "rounds" and to_json(there)[name] != value]
+        raise UserError(f"{path} holds a run with other settings ({', '.join(names)}): choose another --out")
+    if (folder.last_round or 0) >= config.rounds and (path / "training.png").is_file():
+        return folder
+    return train_run(config, path, go_on=True, after_round=after_round)
 
 
 def warn_of_task(config: RunConfig, family: Family, team: Team) -> None:
@@ -148,13 +194,16 @@ def defaults_of(family: str, preset: Preset, arguments: Sequence[str]) -> RunCon
     return replace(config, online=with_choices(online, arguments))
 
 
-def open_folder(flags: TrainFlags, family: str) -> RunFolder:
-    """The folder of a new run, named after the family, or of the run to resume."""
-    config = flags.run
-    if flags.resume is None:
-        name = f"{family}-{config.agent}-{config.preset}-{config.seed}"
-        return RunFolder.create(flags.out or Path("runs") / name, to_json(config))
-    folder = RunFolder.open(flags.resume)
+def default_name(config: RunConfig) -> str:
+    """The name of a run's folder where none is given."""
+    return f"{find_family(config.family).name}-{config.agent}-{config.preset}-{config.seed}"
+
+
+def open_folder(config: RunConfig, path: Path, go_on: bool) -> RunFolder:
+    """The folder of a new run, or of one to go on with."""
+    if not go_on:
+        return RunFolder.create(path, to_json(config))
+    folder = RunFolder.open(path)
     if (folder.last_round or 0) > config.rounds:
         raise UserError(f"{folder.path} has {folder.last_round} rounds already, more than --rounds {config.rounds}")
     folder.save_config(to_json(config))
