@@ -87,7 +87,7 @@ class OfflineInference:
         guide_group = {"params": [p for p in guide.parameters() if p.requires_grad], "weight_decay": 0.0}
         self.optimiser = torch.optim.Adam([*groups, guide_group], fused=True)
         self._set_rates(done=0.0)
-        can_be_compiled = config.compiled and guide.latent_dim and not (config.kl_warm_up or config.free_nats)
+        can_be_compiled = config.compiled and not (config.kl_warm_up or config.free_nats)
         self.compiled = CompiledGradients(model, guide, config.batch_size) if can_be_compiled else None
         if config.spread and guide.latent_dim:  # there is nothing to move for generalists and specialists
             check_movable(guide)

@@ -15,13 +15,13 @@ def nothing_was_told() -> None:
     traced_elbo.tell.cache_clear()
 
 
-def train(family: Any, **settings: Any) -> tuple[float, dict[str, torch.Tensor]]:
+def train(family: Any, latent_dim: int = 2, **settings: Any) -> tuple[float, dict[str, torch.Tensor]]:
     """ELBO and state after two short trainings on data that do not fill the last minibatch."""
     torch.manual_seed(1)
-    ensemble = Ensemble(3, 2, 4, EnsembleConfig(members=3, hidden=(8,), weight_decay=(1e-3, 1e-3)))
-    guide = family(4, 2)
+    ensemble = Ensemble(3, latent_dim, 4, EnsembleConfig(members=3, hidden=(8,), weight_decay=(1e-3, 1e-3)))
+    guide = family(4, latent_dim)
     config = OfflineConfig(1e-2, 1e-2, batch_size=16, epochs=3, **settings)
-    inference = OfflineInference(HierarchicalModel(ensemble, 4, 2), guide, config)
+    inference = OfflineInference(HierarchicalModel(ensemble, 4, latent_dim), guide, config)
     generator = torch.Generator().manual_seed(0)
     inputs, targets = torch.randn(90, 3, generator=generator), torch.randn(90, 4, generator=generator)
     environment = torch.arange(90) % 4
@@ -46,6 +46,11 @@ def test_a_traced_training_equals_pyros(family: Any, monkeypatch: pytest.MonkeyP
 @pytest.mark.filterwarnings("error")
 def test_a_compiled_training_equals_pyros() -> None:
     assert_the_same(train(DiagonalGuide, compiled=True), train(DiagonalGuide))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_compiled_training_without_a_latent_equals_pyros() -> None:
+    assert_the_same(train(DiagonalGuide, latent_dim=0, compiled=True), train(DiagonalGuide, latent_dim=0))
 
 
 def test_without_a_compiler_pyro_does_it_and_one_line_tells(monkeypatch: pytest.MonkeyPatch) -> None:
