@@ -1,5 +1,7 @@
 """The families that are ready to train on."""
 
+from dataclasses import replace
+
 from pyro_dynamics.environments.cartpole import ContinuousCartPoleEnv
 from pyro_dynamics.environments.contexts import extrapolated, grid, interpolated
 from pyro_dynamics.environments.family import Family
@@ -19,6 +21,17 @@ from pyro_dynamics.tasks import (
     Walker2dTask,
 )
 
+TILT = Family(
+    name="halfcheetah-tilt",
+    environment="pyro_dynamics/HalfCheetahTilt-v0",
+    parameter="tilt",
+    unit="degrees",
+    train=(-12.0, -6.0, 0.0, 6.0, 12.0),
+    test=(-15.0, -9.0, -3.0, 3.0, 9.0, 15.0),
+    task=HalfCheetahTask,
+    description="HalfCheetah on a slope: gravity tilted, downhill where positive (the paper)",
+)
+
 PAPER = (
     Family(
         name="pendulum-gravity",
@@ -30,15 +43,18 @@ PAPER = (
         task=PendulumTask,
         description="Gymnasium's Pendulum under gravity of varying size",
     ),
-    Family(
-        name="halfcheetah-tilt",
-        environment="pyro_dynamics/HalfCheetahTilt-v0",
-        parameter="tilt",
-        unit="degrees",
-        train=(-12.0, -6.0, 0.0, 6.0, 12.0),
-        test=(-15.0, -9.0, -3.0, 3.0, 9.0, 15.0),
-        task=HalfCheetahTask,
-        description="HalfCheetah on a slope: gravity tilted, downhill where positive (the paper)",
+    TILT,
+    replace(
+        TILT,
+        name="halfcheetah-tilt-6",
+        train=(-6.0, 6.0),
+        description="HalfCheetah on a slope, learned on two slopes alone (the paper's ablation)",
+    ),
+    replace(
+        TILT,
+        name="halfcheetah-tilt-12",
+        train=(-12.0, 12.0),
+        description="HalfCheetah on a slope, learned on the two steepest alone",
     ),
     Family(
         name="halfcheetah-crippled",
@@ -64,6 +80,15 @@ GYMNASIUM = (
         test={"interpolation": interpolated(BODIES), "extrapolation": extrapolated(BODIES, 0.5)},
         task=HalfCheetahTask,
         description="HalfCheetah with other masses (and inertias) and joint dampings",
+    ),
+    mujoco_family(
+        "halfcheetah-gain",
+        PETSHalfCheetahEnv,
+        {"gain": gain()},
+        train=(0.25, 0.6, 1.0, 1.5, 2.0),
+        test={"interpolation": (0.4, 0.8, 1.25, 1.75), "extrapolation": (0.15, 2.5)},
+        task=HalfCheetahTask,
+        description="HalfCheetah with stronger and weaker actuators",
     ),
     mujoco_family(
         "hopper-mass",

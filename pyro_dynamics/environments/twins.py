@@ -1,0 +1,87 @@
+"""Robots put where another one is in its episode, under contexts of their own."""
+
+import copy
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import mujoco
+import numpy as np
+
+from pyro_dynamics.environments.contexts import same_context
+from pyro_dynamics.environments.hidden_parameter import hidden_parameter
+from pyro_dynamics.errors import UserError
+
+PLAIN = (bool, int, float, str, type(None), np.ndarray, np.generic, np.random.Generator)
+"""What is copied from a robot to its twin: data, never a simulator, a space or a wrapper."""
+HOW_IT_WAS_MADE = ("_ezpickle_args", "_ezpickle_kwargs", "_saved_kwargs")
+
+
+def put_where(twin: gymnasium.Env, original: gymnasium.Env) -> None:
+    """Put ``twin`` where ``original`` is in its episode, random stream included; the twin's context stays.
+
+    Copying the object would be slow, and would not do: environments of Gymnasium that are copied by their constructor
+    (EzPickle) begin anew.
+
+    Args:
+        twin: made by the same family, perhaps under another context, and reset before.
+        original: reset, and stepped any number of times.
+    """
+    hidden = hidden_parameter(twin)
+    context = hidden.context
+    for own, other in zip(_layers(twin), _layers(original), strict=True):
+        vars(own).update({name: copy.deepcopy(value) for name, value in _plain(other)})
+    inner, source = twin.unwrapped, original.unwrapped
+    if isinstance(getattr(inner, "model", None), mujoco.MjModel):
+        # All of it: what a step begins with may be derived from an older state, as the place of Ant's torso.
+        mujoco.mj_copyData(inner.data, inner.model, source.data)  # type: ignore[attr-defined]
+    if not same_context(hidden.context, context):  # attributes may hold it, and applied forces are part of the state
+        hidden.set_context(context)
+
+
+def check_twins(twin: gymnasium.Env, original: gymnasium.Env, alike: gymnasium.Env) -> None:
+    """Refuse environments whose constructor derives numbers from the context that setting it does not.
+
+    Args:
+        twin: just made; put where ``original`` is.
+        original: just made, under another context.
+        alike: just made, under the twin's context: the twin must still be like it.
+
+    Raises:
+        UserError: naming the first number that is not.
+    """
+    put_where(twin, original)
+    for own, other in zip(_layers(twin), _layers(alike), strict=True):
+        expected = dict(_plain(other))
+        for name, value in _plain(own):
+            if _numeric(value) and not np.array_equal(value, expected[name], equal_nan=True):
+                raise UserError(
+                    f"{type(own).__name__}.{name} is computed from the context when the environment is made, and not "
+                    "when the context is set: compute it in step, or in _write_context of a HiddenParameter"
+                )
+
+
+def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
+    """The wrappers from outside, and the environment."""
+    yield env
+    while isinstance(env, gymnasium.Wrapper):
+        env = env.env
+        yield env
+
+
+def _plain(env: gymnasium.Env) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value in vars(env).items() if name not in HOW_IT_WAS_MADE and is_plain(value))
+
+
+def is_plain(value: Any) -> bool:
+    """Whether ``value`` is data through and through."""
+    if isinstance(value, dict):
+        return all(map(is_plain, value.values()))
+    if isinstance(value, list | tuple | deque):
+        return all(map(is_plain, value))
+    return isinstance(value, PLAIN)
+
+
+def _numeric(value: Any) -> bool:
+    return isinstance(value, bool | int | float | np.ndarray | np.generic) and np.asarray(value).dtype.kind in "biufc"
