@@ -7,6 +7,7 @@ from pyro_dynamics.guides.contract import Guide
 from pyro_dynamics.guides.diagonal import DiagonalConfig, DiagonalGuide
 from pyro_dynamics.guides.flow import FlowConfig, FlowGuide
 from pyro_dynamics.guides.full_rank import FullRankConfig, FullRankGuide
+from pyro_dynamics.guides.known import KnownGuide
 from pyro_dynamics.guides.laplace import LaplaceConfig, LaplaceGuide
 from pyro_dynamics.guides.low_rank import LowRankConfig, LowRankGuide
 from pyro_dynamics.guides.mixture import MixtureConfig, MixtureGuide
@@ -25,6 +26,7 @@ __all__ = [
     "FullRankConfig",
     "FullRankGuide",
     "Guide",
+    "KnownGuide",
     "LaplaceConfig",
     "LaplaceGuide",
     "LowRankConfig",
@@ -46,4 +48,4 @@ GUIDES: dict[str, type[Guide]] = {
     "flow": FlowGuide,
     "amortized": AmortizedGuide,
 }
-"""The families by the name that a user types."""
+"""The families by the name that a user types; :class:`KnownGuide` belongs to the oracle, and is chosen with it."""

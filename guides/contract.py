@@ -1,7 +1,7 @@
 """The contract of a guide family."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import pyro
@@ -39,6 +39,8 @@ class Guide(PyroModule):
     reads_transitions: ClassVar[bool] = False
     """Whether q is computed from transitions; the constructor then takes ``transition_dim``, and
     :meth:`observe` takes the place of gradient steps online."""
+    told: ClassVar[bool] = False
+    """Whether q stands at the true contexts that it was told, and infers nothing: an oracle's."""
     shared: ClassVar[tuple[str, ...]] = ()
     """First parts of the names of parameters and buffers that all environments share."""
 
@@ -48,6 +50,11 @@ class Guide(PyroModule):
             super().__init__()
         self.environments = environments
         self.latent_dim = latent_dim
+
+    @property
+    def infers(self) -> bool:
+        """Whether there is a latent that is inferred: not of size 0, and not told."""
+        return self.latent_dim > 0 and not self.told
 
     def posterior(self) -> Distribution:
         """q(e): batch shape ``[K]``, event shape ``[d]``, with ``rsample``, ``log_prob``, ``mean`` and ``stddev``."""
@@ -65,6 +72,9 @@ class Guide(PyroModule):
         """The Pyro guide: a site ``e`` in the plate ``environment``, beside the model's."""
         with pyro.plate("environment", self.environments, dim=-1):
             return pyro.sample("e", self.posterior())  # type: ignore[arg-type]
+
+    def tell(self, contexts: Sequence[Any]) -> None:
+        """Called with the true context of each of the K environments, which none but an oracle's guide looks at."""
 
     def match(self, mean: Tensor, covariance: Tensor) -> None:
         """Become the member of the family that is closest (in KL(q || .)) to a Gaussian.

@@ -1,7 +1,7 @@
 """Model, guide and controller as one object that learns, acts and adapts."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -78,8 +78,13 @@ class Agent:
 
     @property
     def latent_dim(self) -> int:
-        """The size d of each latent; 0 for a generalist or specialist."""
+        """The size d of each latent, or of an oracle's encoded contexts; 0 for a generalist or specialist."""
         return self.guide.latent_dim
+
+    @property
+    def belief_dim(self) -> int:
+        """The size of a latent that is inferred; 0 for a generalist or specialist, and for an oracle, which is told."""
+        return self.latent_dim if self.guide.infers else 0
 
     def posterior(self) -> Distribution:
         """The belief q(e) as a constant: batch shape ``[K]``, event shape ``[d]``."""
@@ -95,6 +100,12 @@ class Agent:
         elbo = self.offline.train(inputs, targets, data.environment, generator, on_epoch)
         self.belief.begin()
         return elbo
+
+    def tell(self, contexts: Sequence[Any]) -> None:
+        """The true contexts of the K environments, which an oracle takes over; other agents look away."""
+        if self.guide.told:
+            self.guide.tell(contexts)
+            self.belief.begin()
 
     def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
         """Planned actions ``[B, A]`` for robots in states ``[B, S]`` of environments ``[B]``."""

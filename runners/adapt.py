@@ -21,7 +21,7 @@ from pyro_dynamics.diagnostics.health import RECENT, Stream
 from pyro_dynamics.environments import Context, Family, Schedule
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team, adapt
-from pyro_dynamics.experiments.adaptation import AdaptationStep, replay
+from pyro_dynamics.experiments.adaptation import AdaptationStep, replay, telling
 from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json, write_json_lines, write_whole
 from pyro_dynamics.experiments.logged_family import require_simulator
 from pyro_dynamics.experiments.stream_diagnosis import SHORT
@@ -186,7 +186,8 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     contexts = re.sub(r"[:,=/\s]", "_", flags.schedule or label(schedule.at(0)))
     out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps))
     film = Film(out / "episode", robots, 0, steps, trained, family) if flags.video else None
-    stream = adapt(team_for(trained, family, [schedule.at(0)]), robots, flags.seed, belief_draws=BELIEF_DRAWS)
+    team = team_for(trained, family, [schedule.at(0)])
+    stream = adapt(team, robots, flags.seed, before_step=telling(team, [schedule]), belief_draws=BELIEF_DRAWS)
     return Meeting(stream, steps, out, {"schedule": [list(change) for change in schedule.changes]}, film)
 
 
@@ -313,7 +314,7 @@ def describe(row: dict[str, Any], trained: Team, family: Family) -> dict[str, An
     """Where a belief lies among the environments that were trained on."""
     entry = {key: row[key] for key in ("step", "context", "mean", "sd")}
     if not row["mean"]:
-        return {**entry, "words": "this agent has no latent, and so no belief"}
+        return {**entry, "words": "this agent infers no latent, and so has no belief"}
     means = trained.beliefs()[0].numpy()
     here = np.array(row["mean"])
     closest = family.train[int(np.linalg.norm(means - here, axis=1).argmin())]

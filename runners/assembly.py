@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from gymnasium.spaces import Space
 
-from pyro_dynamics.agent import Agent
+from pyro_dynamics.agent import Agent, paper_belief
 from pyro_dynamics.control import planning_dtype
 from pyro_dynamics.diagnostics.context_text import columns
 from pyro_dynamics.environments import Context, Family, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team
 from pyro_dynamics.experiments.logged_family import DataDescription, LoggedFamily
-from pyro_dynamics.guides import GUIDES, Guide
+from pyro_dynamics.guides import GUIDES, Guide, KnownGuide
 from pyro_dynamics.models import Ensemble, HierarchicalModel
 from pyro_dynamics.randomness import derive_generator, drawing_from
 from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, from_json, in_real_time
@@ -30,25 +30,34 @@ def build_team(config: RunConfig, family: Family, actions: Space) -> Team:
     count = len(family.train)
     shares = [[k] for k in range(count)] if config.agent == "specialist" else [list(range(count))]
     with drawing_from(derive_generator(config.seed, "initial weights")):
-        return Team([build_agent(config, family, actions, len(share)) for share in shares], shares)
+        team = Team([build_agent(config, family, actions, len(share)) for share in shares], shares)
+    team.tell(family.train)
+    return team
 
 
 def build_agent(config: RunConfig, family: Family, actions: Space, environments: int) -> Agent:
     """One fresh agent over a number of environments, with its weights drawn from torch's global generator."""
     task = family.make_task()
-    latent_dim = config.latent_dim if config.agent == "latent" else 0
+    latent_dim = latent_size(config, family)
     ensemble = Ensemble(task.input_dim, latent_dim, task.target_dim, config.ensemble)
     ensemble.planning_dtype = planning_dtype(config.precision)
     model = HierarchicalModel(ensemble, environments, latent_dim)
-    guide = build_guide(config, task, environments)
+    guide = build_guide(config, family, task, environments)
     bounds = (torch.from_numpy(actions.low).float(), torch.from_numpy(actions.high).float())  # type: ignore[attr-defined]
-    belief = config.online.factory()
+    belief = paper_belief if guide.told else config.online.factory()  # an oracle has no belief to remember
     return Agent(model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner)
 
 
-def build_guide(config: RunConfig, task: Task, environments: int) -> Guide:
-    """A fresh guide over a number of environments."""
-    latent_dim = config.latent_dim if config.agent == "latent" else 0
+def latent_size(config: RunConfig, family: Family) -> int:
+    """The size d of what the network is given of each environment: a latent, nothing, or its context."""
+    return {"latent": config.latent_dim, "oracle": family.encode(family.train).shape[1]}.get(config.agent, 0)
+
+
+def build_guide(config: RunConfig, family: Family, task: Task, environments: int) -> Guide:
+    """A fresh guide over a number of environments; an oracle's has to be told their contexts."""
+    latent_dim = latent_size(config, family)
+    if config.agent == "oracle":
+        return KnownGuide(environments, latent_dim, family.encode)
     make_guide: Any = GUIDES[config.guide]
     extra = {"transition_dim": task.input_dim + task.target_dim} if make_guide.reads_transitions else {}
     return make_guide(environments, latent_dim, config.guide_config, **extra)
@@ -95,16 +104,18 @@ def action_space(family: Family, steps: int) -> Space:
 
 
 def team_for(team: Team, family: Family, contexts: Sequence[Context | None]) -> Team:
-    """The trained models with fresh beliefs about environments of the given contexts.
+    """The trained models with fresh beliefs about environments of the given contexts, which an oracle is told.
 
     Specialists share the contexts out: each goes to the one trained on the nearest context, or on the first (the
     healthy body) where contexts have no order.
     """
     if len(team.agents) == 1:
-        return Team([team.agents[0].for_environments(len(contexts))], [range(len(contexts))])
-    return Team(
-        [team.agents[nearest(family, c)].for_environments(1) for c in contexts], [[k] for k in range(len(contexts))]
-    )
+        met = Team([team.agents[0].for_environments(len(contexts))], [range(len(contexts))])
+    else:
+        own = [team.agents[nearest(family, context)].for_environments(1) for context in contexts]
+        met = Team(own, [[k] for k in range(len(contexts))])
+    met.tell(contexts)
+    return met
 
 
 def nearest(family: Family, context: Context | None) -> int:

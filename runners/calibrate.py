@@ -124,6 +124,7 @@ def refuse_without_latent(config: RunConfig) -> None:
     reasons = {
         "specialist": "specialists have a model for each environment and no latent",
         "generalist": "a generalist has no latent",
+        "oracle": "an oracle is told the true context and infers no latent",
     }
     if config.agent in reasons:
         raise UserError(f"{reasons[config.agent]}, so there is no belief to calibrate: give a run of --agent latent")

@@ -68,8 +68,9 @@ class RunConfig:
     """The family of environments: one that `pyro-dynamics families` lists, or your own as package.module:callable."""
     preset: Preset = "quick"
     """Where the other flags' defaults come from."""
-    agent: Literal["latent", "generalist", "specialist"] = "latent"
-    """latent: one model, a latent for each environment; generalist: one model, none; specialist: a model each."""
+    agent: Literal["latent", "generalist", "specialist", "oracle"] = "latent"
+    """latent: one model, a latent for each environment; generalist: one model, none; specialist: a model each; oracle:
+    one model that is told the true context in the latent's place, then and later, and infers nothing."""
     guide: GuideName = "diagonal"
     """Family of the posterior over latents."""
     seed: int = 0

@@ -13,6 +13,7 @@ from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.datatree import environment_labels, to_datatree
 from pyro_dynamics.diagnostics.forecast import traversal
 from pyro_dynamics.diagnostics.report import Report, to_html, to_markdown
+from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.experiments.diagnosis import look_at_latents, posterior_quality
@@ -38,6 +39,7 @@ SBC_LENGTH, SBC_DRAWS = 30, 99
 """Transitions of each simulated environment, and draws among which the true latent's rank is taken."""
 NUTS_ROWS, NUTS_DRAWS, NUTS_WARM_UP, NUTS_CHAINS = 50, 200, 200, 2
 """A thinned data set: each leapfrog step of NUTS evaluates the network on all of it."""
+ORACLE = "an oracle, which is told the true context and infers nothing,"
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     held_out = predict_held_out(team, episodes, flags.horizon, flags.particles, flags.seed)
     posterior = None
     if believes:
-        agents = [agent, *refits(agent, config, trained, flags)]
+        agents = [agent, *refits(agent, config, family, trained, flags)]
         about = {"run": str(flags.dir), "round": m, "seed": flags.seed}
         about |= {"parameter": ", ".join(family.parameters), "parameter_unit": ", ".join(family.units)}
         with tqdm(total=len(agents) * len(trained), desc="posterior", unit="transition", disable=None) as bar:
@@ -138,7 +140,8 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
             beside_nuts(agent, trained, flags) if flags.nuts else None,
         )
 
-    title = f"{family.name}: {config.agent} agent, guide {config.guide}, round {m}"
+    how = "told its context" if agent.guide.told else f"guide {config.guide}"
+    title = f"{family.name}: {config.agent} agent, {how}, round {m}"
     found = Findings(title, family, agent.task, labels, held_out, posterior)
     settings = {name: getattr(flags, name) for name in ("draws", "horizon", "particles", "refits", "seed")}
     numbers = {"verdicts": found.verdicts, "predictions": held_out.quality}
@@ -146,6 +149,8 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
         numbers |= {name: getattr(posterior, name) for name in ("quality", "latents", "sbc", "nuts")}
     write_json(out / "diagnostics.json", plain({"run": str(flags.dir), "round": m, "settings": settings, **numbers}))
     print_verdicts(found)
+    if config.agent == "oracle":
+        print(f"\n{ORACLE} has no posterior to judge: these verdicts are on its predictions")
     write_report(run_report(found), out)
 
 
@@ -175,10 +180,8 @@ def check_posterior(flags: DiagnoseFlags, config: RunConfig, believes: bool) -> 
         UserError: saying so.
     """
     if not believes and (flags.refits or flags.sbc or flags.nuts or flags.beside):
-        raise UserError(
-            f"a {config.agent} agent with the guide {config.guide} has no posterior: leave out --refits, --sbc, "
-            "--nuts and --beside"
-        )
+        who = ORACLE if config.agent == "oracle" else f"a {config.agent} agent with the guide {config.guide}"
+        raise UserError(f"{who} has no posterior: leave out --refits, --sbc, --nuts and --beside")
 
 
 def latent_means(path: Path, config: RunConfig) -> np.ndarray:
@@ -193,7 +196,7 @@ def latent_means(path: Path, config: RunConfig) -> np.ndarray:
     return team.beliefs()[0].numpy()
 
 
-def refits(agent: Agent, config: RunConfig, data: Transitions, flags: DiagnoseFlags) -> list[Agent]:
+def refits(agent: Agent, config: RunConfig, family: Family, data: Transitions, flags: DiagnoseFlags) -> list[Agent]:
     """The guide fitted again from other seeds, with the network as it is; Gaussian guides start with means apart."""
     how = replace(
         config.offline,
@@ -206,7 +209,7 @@ def refits(agent: Agent, config: RunConfig, data: Transitions, flags: DiagnoseFl
     for index in trange(flags.refits, desc="refits", unit="fit", disable=None if flags.refits else True):
         generator = derive_generator(flags.seed, "diagnose", "refit", index)
         with drawing_from(generator):
-            guide = build_guide(config, agent.task, agent.environments)
+            guide = build_guide(config, family, agent.task, agent.environments)
         found.append(agent.refit(data, guide, how, generator))
     return found
 

@@ -144,8 +144,10 @@ def check(flags: TrackFlags, family: Family, trained: Any) -> Schedule:
     require_simulator(family)
     if not flags.schedule:
         raise UserError("give --schedule, for example 0:-6,200:6")
-    if not family.numeric or len(trained.agents) > 1 or not trained.agents[0].latent_dim:
-        raise UserError("only the latents of a latent agent in a family with a numeric parameter can be tracked")
+    if not family.numeric or len(trained.agents) > 1 or not trained.agents[0].belief_dim:
+        raise UserError(
+            "only the beliefs of an agent that infers a latent, in a family with a numeric parameter, can be tracked"
+        )
     schedule = family.parse_schedule(flags.schedule)
     if len(schedule.changes) > 2:
         raise UserError(f"a tracked schedule has one change or none, not {len(schedule.changes) - 1}")

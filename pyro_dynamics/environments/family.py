@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
@@ -137,6 +138,19 @@ class Family:
         except gymnasium.error.Error as fault:
             raise UserError(f"family {self.name}: {fault}") from None
         return gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+
+    def encode(self, contexts: Sequence[Context]) -> np.ndarray:
+        """Contexts as the input of a network, ``[n, columns]``.
+
+        Numbers are standardised, each parameter by the mean and the standard deviation of its training values (one that
+        never varies is only centred). Names have a column for each training context, with a 1 in their own; a name
+        that was not trained on is all zeros.
+        """
+        if not self.numeric:
+            return np.array([[float(context == name) for name in self.train] for context in contexts])
+        trained, values = (np.array([numbers(context) for context in some]) for some in (self.train, contexts))
+        spread = trained.std(0)
+        return (values - trained.mean(0)) / np.where(spread > 0, spread, 1.0)
 
     def parse_schedule(self, text: str, steps: int = 1000) -> Schedule:
         """The schedule written as ``0:-6,500:6``, or in another form of ``schedule_text``.

@@ -10,7 +10,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from pyro_dynamics.diagnostics.intervals import AdaptiveIntervals
-from pyro_dynamics.environments import Context
+from pyro_dynamics.environments import Context, Schedule
 from pyro_dynamics.experiments.interaction import Step, interact
 from pyro_dynamics.experiments.team import Team
 from pyro_dynamics.randomness import derive_generator, derive_seed
@@ -72,7 +72,7 @@ def adapt(
         seed: names the random streams.
         episode: a further name, for repeated episodes.
         before_step: called with the index of each step before its action is planned; an experiment tells an agent of
-            a switch by it.
+            a switch by it, or an oracle of everything (:func:`telling`).
         belief_draws: how many draws of the belief are told after each step.
     """
     environment = torch.arange(robots.num_envs)
@@ -91,6 +91,11 @@ def adapt(
     stream = _follow(team, interact(robots, policy, seeds), robots.num_envs, draws, seed, episode, belief_draws)
     for step in stream:
         yield replace(step, seconds=step.seconds + planning.seconds)
+
+
+def telling(team: Team, schedules: Sequence[Schedule]) -> Callable[[int], None]:
+    """For ``before_step``: tells the team the true context of every robot at every step, as an oracle needs it."""
+    return lambda step: team.tell([schedule.at(step) for schedule in schedules])
 
 
 class Stopwatch:
@@ -118,12 +123,14 @@ def replay(
         belief_draws: how many draws of the belief are told after each step.
     """
     alive = torch.ones(1, dtype=torch.bool)  # also where the log says that its episode ended: the stream goes on
-    steps = (
-        Step(t, row.state, row.action, row.next_state, row.reward, alive, ~alive, [context])
-        for t, context in enumerate(contexts)
-        for row in [stream.select(torch.tensor([t]))]
-    )
-    yield from _follow(team, steps, 1, derive_generator(seed, "replay"), seed, 0, belief_draws)
+
+    def steps() -> Iterator[Step]:
+        for t, context in enumerate(contexts):
+            team.tell([context])
+            row = stream.select(torch.tensor([t]))
+            yield Step(t, row.state, row.action, row.next_state, row.reward, alive, ~alive, [context])
+
+    yield from _follow(team, steps(), 1, derive_generator(seed, "replay"), seed, 0, belief_draws)
 
 
 def _follow(

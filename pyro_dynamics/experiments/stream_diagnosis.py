@@ -378,7 +378,7 @@ def _why(
                 f"k-hat was at no two checkpoints running above {judged[0].threshold:.2f} (the highest: {highest})"
             )
         else:
-            reasons.append("this agent has no latent, and so no belief: only its predictions were looked at")
+            reasons.append("this agent infers no latent, and so has no belief: only its predictions were looked at")
         if len(running):
             reasons.append(f"of any {RECENT} steps at least {running.min():.0%} lay in the 90 % intervals")
         if compared:

@@ -33,6 +33,11 @@ class Team:
         for agent, share in zip(self.agents, self.shares, strict=True):
             agent.train(data.of(share), generator, on_epoch)
 
+    def tell(self, contexts: Sequence[Any]) -> None:
+        """The true context of every environment in order, which oracles take over; other agents look away."""
+        for agent, share in zip(self.agents, self.shares, strict=True):
+            agent.tell([contexts[k] for k in share])
+
     def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
         """Planned actions ``[B, A]`` for robots in states ``[B, S]`` of environments ``[B]``."""
         parts = [(rows, agent.act(state[rows], local, generator)) for agent, rows, local in self._split(environment)]
@@ -77,26 +82,33 @@ class Team:
         return _join(parts)
 
     def beliefs(self) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation of q(e) for every environment in order, each ``[K, d]``."""
+        """Mean and standard deviation of q(e) for every environment in order, each ``[K, d]``.
+
+        Of size 0 for agents that infer no latent: what an oracle was told is no belief.
+        """
         order = self._order()
         posteriors = [agent.posterior() for agent in self.agents]
-        mean = torch.cat([posterior.mean for posterior in posteriors])[order]
-        return mean, torch.cat([posterior.stddev for posterior in posteriors])[order]
+        sizes = [agent.belief_dim for agent in self.agents]
+        mean, scale = (
+            torch.cat([getattr(posterior, what)[:, :size] for posterior, size in zip(posteriors, sizes, strict=True)])
+            for what in ("mean", "stddev")
+        )
+        return mean[order], scale[order]
 
     @torch.no_grad()
     def belief_draws(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draws of q(e) for every environment in order, ``[count, K, d]``, and log q at them in nats, ``[count, K]``.
 
-        A latent of size 0 has one value, whose log density is 0.
+        Where nothing is believed (size 0) there is one value, whose log density is 0.
         """
         order = self._order()
         parts = []
         for agent in self.agents:
             draws, log_q = (
-                torch.zeros(count, agent.environments, agent.latent_dim),
+                torch.zeros(count, agent.environments, agent.belief_dim),
                 torch.zeros(count, agent.environments),
             )
-            if count and agent.latent_dim:
+            if count and agent.belief_dim:
                 posterior = agent.posterior()
                 with drawing_from(generator):
                     draws = posterior.sample((count,))

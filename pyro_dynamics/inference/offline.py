@@ -89,7 +89,7 @@ class OfflineInference:
         self._set_rates(done=0.0)
         can_be_compiled = config.compiled and not (config.kl_warm_up or config.free_nats)
         self.compiled = CompiledGradients(model, guide, config.batch_size) if can_be_compiled else None
-        if config.spread and guide.latent_dim:  # there is nothing to move for generalists and specialists
+        if config.spread and guide.infers:  # there is nothing to move for generalists, specialists and oracles
             check_movable(guide)
 
     def loss(self, batch: Minibatch) -> Tensor:
@@ -117,7 +117,7 @@ class OfflineInference:
     def _backward(self, batch: Minibatch, done: float) -> Tensor:
         """The gradients of (negative ELBO + relief) / N by Pyro; returns the negative ELBO / N."""
         weight, free_nats = kl_weight(done, self.config.kl_warm_up), self.config.free_nats
-        with LatentSite() if weight < 1 or free_nats else nullcontext() as site:
+        with LatentSite() if (weight < 1 or free_nats) and self.guide.infers else nullcontext() as site:
             loss = self.loss(batch) / batch.total
         (loss if site is None else loss + site.relief(weight, free_nats) / batch.total).backward()
         return loss
@@ -168,7 +168,7 @@ class OfflineInference:
         likelihood = self.model.likelihood
         self.guide.prepare(inputs, targets, environment)
         # Adam's state is empty before the first step ever, and is part of a checkpoint: a resumed run knows it too.
-        if self.config.spread and self.guide.latent_dim and not self.optimiser.state:
+        if self.config.spread and self.guide.infers and not self.optimiser.state:
             move_apart(self.guide, self.config.spread, generator)
         mean = math.nan
         with pyro.settings.context(module_local_params=True), pyro.validation_enabled(False), drawing_from(generator):

@@ -73,6 +73,7 @@ def negative_elbo(likelihood: nn.Module, view: View, prior: Distribution, point:
         before = gaussian_from(prior, data.prior)
         latent = posterior.mean[None] if point else from_noise(posterior, noise)
         divergence = -before.log_prob(latent[0]) if point else kl_divergence(posterior, before)
+        divergence = divergence if view.guide.infers else torch.zeros_like(divergence)  # an oracle's is given
         rows = latent[:, data.environment]
         location, scale = functional_call(
             likelihood, {**data.theta, **theta}, (data.inputs.expand(*rows.shape[:-1], -1), rows)
@@ -112,6 +113,8 @@ def site_is_a_point(guide: Any, prior: Distribution, batch: Minibatch) -> bool |
     None where it is something else, or prior or posterior are no Gaussians: then nothing can be compiled.
     """
     posterior = guide.posterior()
+    if not guide.infers:  # a point that is given
+        return True
     if not is_gaussian(prior) or not is_gaussian(posterior):
         return None
     with torch.random.fork_rng(devices=[]):

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -234,3 +235,22 @@ def test_what_is_healthy_is_what_gymnasium_calls_so(name: str, height: float, ti
         assert bool(task.healthy(state)) == inner.is_healthy
         verdicts.append(inner.is_healthy)
     assert 30 < sum(verdicts) < 270
+
+
+@every_family
+def test_the_encoding_tells_training_contexts_apart(family: Family) -> None:
+    code = family.encode(family.train)
+    assert len({tuple(row) for row in code}) == len(family.train)
+    assert code.shape[1] == (len(family.parameters) if family.numeric else len(family.train))
+    assert np.isfinite(family.encode(family.test_contexts)).all()
+    if family.numeric:
+        assert code.mean(0) == pytest.approx(0, abs=1e-12)
+        assert code.std(0) == pytest.approx(1)
+
+
+def test_contexts_are_encoded_by_what_was_trained_on() -> None:
+    tilt, crippled = find_family("halfcheetah-tilt"), find_family("halfcheetah-crippled")
+    assert tilt.encode([0.0, 15.0])[:, 0] == pytest.approx([0, 15 / np.std([-12, -6, 0, 6, 12])])
+    assert crippled.encode(["back-shin", "front-foot"]).tolist() == [[0, 0, 1, 0, 0], [0, 0, 0, 0, 0]]
+    alone = replace(tilt, train=(6.0,))  # a parameter that never varies is only centred
+    assert alone.encode([6.0, 9.0])[:, 0].tolist() == [0.0, 3.0]

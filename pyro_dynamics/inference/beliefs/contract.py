@@ -77,7 +77,7 @@ class Belief:
         Raises:
             UserError: if the guide has no density.
         """
-        if self.guide.latent_dim == 0 or len(environment) == 0:
+        if not self.guide.infers or len(environment) == 0:
             return
         if not self.guide.has_density:
             raise UserError(
