@@ -12,15 +12,16 @@ from tqdm import tqdm, trange
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.datatree import environment_labels, to_datatree
 from pyro_dynamics.diagnostics.forecast import traversal
-from pyro_dynamics.diagnostics.report import Report, to_html, to_markdown
+from pyro_dynamics.diagnostics.report import Report
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.experiments.diagnosis import look_at_latents, posterior_quality
 from pyro_dynamics.experiments.diagnosis_report import Findings, Posterior, run_report
-from pyro_dynamics.experiments.files import make_folder, plain, write_bytes, write_json, write_tree
+from pyro_dynamics.experiments.files import make_folder, plain, write_json, write_tree
 from pyro_dynamics.experiments.held_out import predict_held_out
 from pyro_dynamics.experiments.nuts_check import NutsCheck, compare_with_nuts
+from pyro_dynamics.experiments.report_folder import write_report
 from pyro_dynamics.experiments.simulation_calibration import SBC, simulation_calibration
 from pyro_dynamics.experiments.stream_diagnosis import diagnose_stream
 from pyro_dynamics.experiments.stream_folder import load_adaptation
@@ -151,7 +152,7 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     print_verdicts(found)
     if config.agent == "oracle":
         print(f"\n{ORACLE} has no posterior to judge: these verdicts are on its predictions")
-    write_report(run_report(found), out)
+    tell_report(run_report(found), out)
 
 
 def read_transitions(
@@ -254,7 +255,7 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     write_json(out / "diagnostics.json", plain({"adaptation": str(flags.dir), **asdict(diagnosis)}))
     print(f"{diagnosis.verdict}:")
     print("\n".join(f"  {one.words}" for one in diagnosis.trouble) or f"  {diagnosis.why}")
-    write_report(report, out)
+    tell_report(report, out)
 
 
 def run_of(folder: Path, summary: dict[str, Any]) -> Path:
@@ -279,16 +280,9 @@ def print_verdicts(found: Findings) -> None:
         print(f"{one.environment:<{first}}{one.words:<{width}}{one.why}")
 
 
-def write_report(report: Report, out: Path) -> None:
-    """The report as HTML and as Markdown, and its pictures by themselves; tells where it is."""
-    pictures = make_folder(out / "figures")
-    for old in pictures.glob("*.png"):  # of an earlier report, of another run perhaps
-        old.unlink()
-    for picture in report.pictures:
-        write_bytes(pictures / f"{picture.name}.png", picture.png)
-    write_bytes(out / "report.md", to_markdown(report, pictures.name).encode())
-    write_bytes(out / "report.html", to_html(report).encode())
-    print(f"\nreport: {out / 'report.html'}")
+def tell_report(report: Report, out: Path) -> None:
+    """Write the report, and tell where it is."""
+    print(f"\nreport: {write_report(report, out)}")
     if (out / "posterior.nc").exists():
         print(f"posterior for ArviZ: {out / 'posterior.nc'}")
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "diagnose": "tell whether the posterior of a run, or the belief of an adaptation, can be believed",
     "track": "measure how fast, and at what price, beliefs follow a change in mid-episode",
     "calibrate": "choose the temperature of the online belief on held-out episodes",
+    "reproduce": "make every figure of the paper, with baselines and intervals",
     "compare": "draw the learning curves of several runs side by side",
     "benchmark": "time plans, updates and training, beside mbrl-lib where it is installed",
     "accuracy": "measure guides and updates against known posteriors, and time them",

@@ -28,6 +28,11 @@ class Team:
         for agent in self.agents:
             agent.controller.reset()
 
+    def forget(self) -> None:
+        """Return to the first beliefs, where a change is told."""
+        for agent in self.agents:
+            agent.belief.forget()
+
     def train(self, data: Transitions, generator: torch.Generator, on_epoch: Callable[[int, float], None]) -> None:
         """Each agent learns from the data of its own environments (line 4 of Algorithm 1)."""
         for agent, share in zip(self.agents, self.shares, strict=True):

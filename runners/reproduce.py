@@ -1,0 +1,225 @@
+"""pyro-dynamics reproduce: every figure of the paper, with honest baselines, in numbers that can be repeated."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import tyro
+from tqdm import tqdm
+
+from pyro_dynamics.environments import Context, Schedule, find_family
+from pyro_dynamics.errors import UserError, require_positive
+from pyro_dynamics.experiments.influence import influence_of
+from pyro_dynamics.experiments.meeting import Handling, meet, random_returns
+from pyro_dynamics.experiments.report_folder import write_report
+from pyro_dynamics.experiments.reproduction_report import findings
+from pyro_dynamics.experiments.results import RANDOM, Measurement, Results
+from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
+from pyro_dynamics.runners.main import run_as_module
+from pyro_dynamics.runners.protocols import HANDLINGS, PROTOCOLS, TRAINED, Protocol, Scale, run_config
+from pyro_dynamics.runners.train import train_or_go_on
+
+PAPER_AGENTS = ("latent", "generalist", "specialist")
+FIGURES = ("learning", "tests", "dynamic", "latents", "ablation", "influence")
+PAIR = ("latent", "generalist")
+"""Compared on further families."""
+
+
+@dataclass(frozen=True)
+class ReproduceFlags:
+    """Train, measure and draw the paper's experiments and what they lack, and write a report with intervals.
+
+    It can be stopped at any moment and goes on from where it was, with the same numbers. What is there in --out is not
+    done again: a run of `pyro-dynamics train` or `sweep` in OUT/runs/FAMILY/AGENT-SEED counts where its settings are
+    the same. Several processes may work on one folder: each takes a run that no other has.
+    """
+
+    preset: Scale = "cpu"
+    """cpu: 200-step episodes, 20 rounds, real-time planner, some hours a seed; paper: the paper's own settings, days
+    without a GPU; quick: a pendulum for a minute, to see the machinery."""
+    figures: tuple[str, ...] = FIGURES
+    """Which to make; only what they need is trained and measured."""
+    seeds: int = 5
+    """Seeds of the paper's three agents."""
+    baseline_seeds: int = 3
+    """Seeds of the oracle, the encoder and the other baselines, and of the further families."""
+    out: Path | None = None
+    """Folder of the results; by default runs/reproduction-PRESET."""
+    time_budget: float | None = None
+    """Stop by itself after so many seconds, at the end of a round or of a measurement."""
+    report_only: bool = False
+    """Draw and tell what is there, and train and measure nothing."""
+    threads: int = 1
+    """Processor threads."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "seeds", "baseline_seeds")
+        for name in self.figures:
+            if name not in FIGURES:
+                raise UserError(f"there is no figure {name!r}: choose of {', '.join(FIGURES)}")
+
+
+class OutOfTime(Exception):
+    """The time budget is spent."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    flags = tyro.cli(ReproduceFlags, prog="pyro-dynamics reproduce", args=arguments)
+    set_threads(flags.threads)
+    protocol = PROTOCOLS[flags.preset]
+    results = Results(flags.out or Path("runs") / f"reproduction-{flags.preset}", flags.preset, asdict(protocol))
+    runs, measurements = plan(protocol, flags)
+    try:
+        if not flags.report_only:
+            work(results, flags, runs, measurements)
+    except OutOfTime:
+        print(f"the {flags.time_budget:g} s are over: the same command goes on from here")
+    report(results, protocol, runs, measurements)
+
+
+Run = tuple[str, str, int]
+"""Family, agent and seed."""
+
+
+def plan(protocol: Protocol, flags: ReproduceFlags) -> tuple[list[Run], list[Measurement]]:
+    """All runs and all measurements, in the order in which they are made: seed by seed, the paper's agents first."""
+    wanted = set(flags.figures)
+    runs: list[Run] = []
+    for seed in range(max(flags.seeds, flags.baseline_seeds)):
+        if seed < flags.seeds:
+            runs += [(protocol.family, agent, seed) for agent in PAPER_AGENTS]
+            if protocol.ablation and "ablation" in wanted:
+                runs += [(protocol.ablation, agent, seed) for agent in PAIR]
+        if seed < flags.baseline_seeds:
+            if wanted & {"tests", "dynamic"}:
+                runs += [(protocol.family, agent, seed) for agent in TRAINED if agent not in PAPER_AGENTS]
+            if "influence" in wanted:
+                runs += [(family, agent, seed) for family in protocol.influence for agent in PAIR]
+    runs = list(dict.fromkeys(runs))
+    families = dict.fromkeys(family for family, _, _ in runs)
+    random = [Measurement(family, RANDOM, 0, split) for family in families for split in ("train", "test")]
+    random.append(Measurement(protocol.family, RANDOM, 0, "dynamic"))
+    return runs, random + [m for run in runs for m in measurements_of(protocol, run, flags)]
+
+
+def measurements_of(protocol: Protocol, run: Run, flags: ReproduceFlags) -> Iterator[Measurement]:
+    """What is measured of one trained run."""
+    family, agent, seed = run
+    handlings = HANDLINGS if agent == "latent" and seed < flags.baseline_seeds else [agent]
+    for checkpoint in protocol.checkpoints_of(family):
+        if family != protocol.family:
+            yield Measurement(family, agent, seed, "ablation" if family == protocol.ablation else "test", checkpoint)
+            continue
+        for name in handlings:
+            if name != "oracle-reset" and {"tests", "latents"} & set(flags.figures):
+                yield Measurement(family, name, seed, "test", checkpoint)
+            if name != "shuffled" and "dynamic" in flags.figures:  # there is one belief, and none to exchange it with
+                yield Measurement(family, name, seed, "dynamic", checkpoint)
+
+
+def work(results: Results, flags: ReproduceFlags, runs: Sequence[Run], measurements: Sequence[Measurement]) -> None:
+    """Train and measure what is missing.
+
+    Raises:
+        OutOfTime: between two rounds or measurements.
+    """
+    end = None if flags.time_budget is None else time.monotonic() + flags.time_budget
+
+    def check_time(*_: object) -> None:
+        if end is not None and time.monotonic() > end:
+            raise OutOfTime
+
+    for measurement in measurements:
+        if measurement.agent == RANDOM:
+            measure_random(results, flags, measurement)
+            check_time()
+    for family in dict.fromkeys(family for family, _, _ in runs):
+        if "influence" in flags.figures and family not in results.influences():
+            results.save_influence(family, influence_of(family))
+            check_time()
+    for index, run in enumerate(runs):
+        own = [m for m in measurements if m.agent != RANDOM and trained_run(m) == run]
+        config = run_config(flags.preset, *run)
+        check_time()
+        print(f"[{index + 1}/{len(runs)}] {' '.join(map(str, run))}", flush=True)
+        train_or_go_on(config, results.run(*run), after_round=check_time)
+        for measurement in own:
+            check_time()
+            measure(results, flags, measurement)
+
+
+def report(results: Results, protocol: Protocol, runs: Sequence[Run], measurements: Sequence[Measurement]) -> None:
+    """Gather what is there, and write the report about it."""
+    scores, latents = results.gather(runs, measurements)
+    influence = {family: found["horizons"][0]["influence"] for family, found in results.influences().items()}
+    page = findings(
+        scores, latents, protocol.family, find_family(protocol.family).axis, protocol.ablation or "", influence
+    )
+    print(f"scores: {results.path / 'scores.jsonl'}\nreport: {write_report(page, results.path)}")
+
+
+def trained_run(measurement: Measurement) -> Run:
+    """The run whose agent is measured."""
+    agent = "latent" if measurement.agent in HANDLINGS else measurement.agent
+    return measurement.family, agent, measurement.seed
+
+
+def schedules_of(protocol: Protocol, measurement: Measurement) -> tuple[list[Context], list[Schedule]]:
+    """What the contexts are called in the tables, and how they go."""
+    family = find_family(measurement.family)
+    if measurement.split == "dynamic":
+        text, schedule = protocol.dynamic()
+        return [text], [schedule]
+    contexts = family.train if measurement.split == "train" else family.test_contexts
+    return list(contexts), [Schedule.constant(context) for context in contexts]
+
+
+def measure(results: Results, flags: ReproduceFlags, measurement: Measurement) -> None:
+    """Let a trained agent meet the contexts of a split, and keep the returns and beliefs."""
+    if results.has(measurement):
+        return
+    protocol = PROTOCOLS[flags.preset]
+    names, schedules = schedules_of(protocol, measurement)
+    path = results.run(*trained_run(measurement))
+    _, config, family, trained = load_run(path, measurement.checkpoint)
+    robots = family.make_vector(schedules, config.steps)
+    team = team_for(trained, family, [schedule.at(0) for schedule in schedules])
+    dynamic = measurement.split == "dynamic"
+    episodes = protocol.dynamic_episodes if dynamic else protocol.test_episodes
+    handling = HANDLINGS.get(measurement.agent, Handling())
+    words = f"{measurement.agent} {measurement.seed} round {measurement.checkpoint} {measurement.split}"
+    with tqdm(total=episodes * config.steps, desc=words, unit="step", dynamic_ncols=True, leave=False) as bar:
+        meeting = meet(team, robots, schedules, episodes, measurement.seed, handling, bar.update)
+    robots.close()
+    scores = [
+        {"context": name, "episode": episode, "return": float(meeting.returns[episode, k])}
+        for k, name in enumerate(names)
+        for episode in range(episodes)
+    ]
+    latents = [
+        {"context": name, "mean": meeting.mean[k].tolist(), "sd": meeting.scale[k].tolist()}
+        for k, name in enumerate(names)
+        if team.agents[0].latent_dim
+    ]
+    results.save(measurement, scores, latents)
+
+
+def measure_random(results: Results, flags: ReproduceFlags, measurement: Measurement) -> None:
+    """Random actions in every context of a split."""
+    if results.has(measurement):
+        return
+    protocol = PROTOCOLS[flags.preset]
+    family = find_family(measurement.family)
+    scores = []
+    for k, (name, schedule) in enumerate(zip(*schedules_of(protocol, measurement), strict=True)):
+        robots = family.make_vector([schedule] * protocol.random_episodes, protocol.steps)
+        returns = random_returns(robots, k)
+        robots.close()
+        scores += [{"context": name, "episode": episode, "return": value} for episode, value in enumerate(returns)]
+    results.save(measurement, scores, [])
+
+
+if __name__ == "__main__":
+    run_as_module("reproduce")
