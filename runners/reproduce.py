@@ -201,7 +201,7 @@ def measure(results: Results, flags: ReproduceFlags, measurement: Measurement) -
     latents = [
         {"context": name, "mean": meeting.mean[k].tolist(), "sd": meeting.scale[k].tolist()}
         for k, name in enumerate(names)
-        if team.agents[0].latent_dim
+        if config.agent == "latent"  # what an oracle has is no belief
     ]
     results.save(measurement, scores, latents)
 
