@@ -16,6 +16,7 @@ from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team, check_task, learn
 from pyro_dynamics.experiments.files import write_bytes
+from pyro_dynamics.experiments.lock import lock_folder
 from pyro_dynamics.experiments.logged_family import FILE
 from pyro_dynamics.experiments.progress import Progress
 from pyro_dynamics.experiments.tensorboard import TensorBoard, summary_writer
@@ -68,36 +69,38 @@ def main(arguments: Sequence[str]) -> None:
     team = build_team(config, family, robots.single_action_space)
     if flags.resume is None:
         warn_of_task(config, family, team)
-    folder = open_folder(flags, family.name)  # only now: settings that make no sense have been refused
-    data = folder.transitions()
-    if data:
-        team.load_state_dict(folder.checkpoint())
-    board = TensorBoard(folder.path / "tensorboard", len(data)) if flags.tensorboard else None
-    print(describe_precision(config.precision))
-    progress = Progress(family.train, config.rounds, config.steps, done=len(data))
+        RunFolder.require_free(folder_path(flags, family.name))
+    with lock_folder(folder_path(flags, family.name)):  # only now: settings that make no sense have been refused
+        folder = open_folder(flags, family.name)
+        data = folder.transitions()
+        if data:
+            team.load_state_dict(folder.checkpoint())
+        board = TensorBoard(folder.path / "tensorboard", len(data)) if flags.tensorboard else None
+        print(describe_precision(config.precision))
+        progress = Progress(family.train, config.rounds, config.steps, done=len(data))
 
-    def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
-        folder.save_round(m, transitions, rows, team.state_dict(), config.keep)
+        def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
+            folder.save_round(m, transitions, rows, team.state_dict(), config.keep)
+            if board is not None:
+                board.round(m, rows, progress.elbo)
+
+        learn(
+            team,
+            robots,
+            family.train,
+            data,
+            rounds=config.rounds,
+            seed=config.seed,
+            update_while_training=config.update_while_training,
+            on_round=save,
+            progress=progress,
+        )
+        progress.bar.close()
         if board is not None:
-            board.round(m, rows, progress.elbo)
-
-    learn(
-        team,
-        robots,
-        family.train,
-        data,
-        rounds=config.rounds,
-        seed=config.seed,
-        update_while_training=config.update_while_training,
-        on_round=save,
-        progress=progress,
-    )
-    progress.bar.close()
-    if board is not None:
-        board.close()
-    robots.close()
-    write_bytes(folder.path / "training.png", draw_training(folder.metrics(), family.axis))
-    print_returns(folder, family)
+            board.close()
+        robots.close()
+        write_bytes(folder.path / "training.png", draw_training(folder.metrics(), family.axis))
+        print_returns(folder, family)
 
 
 def warn_of_task(config: RunConfig, family: Family, team: Team) -> None:
@@ -148,12 +151,17 @@ def defaults_of(family: str, preset: Preset, arguments: Sequence[str]) -> RunCon
     return replace(config, online=with_choices(online, arguments))
 
 
+def folder_path(flags: TrainFlags, family: str) -> Path:
+    """Where the run is, or will be."""
+    config = flags.run
+    return flags.resume or flags.out or Path("runs") / f"{family}-{config.agent}-{config.preset}-{config.seed}"
+
+
 def open_folder(flags: TrainFlags, family: str) -> RunFolder:
-    """The folder of a new run, named after the family, or of the run to resume."""
+    """The folder of a new run, or of the run to resume."""
     config = flags.run
     if flags.resume is None:
-        name = f"{family}-{config.agent}-{config.preset}-{config.seed}"
-        return RunFolder.create(flags.out or Path("runs") / name, to_json(config))
+        return RunFolder.create(folder_path(flags, family), to_json(config))
     folder = RunFolder.open(flags.resume)
     if (folder.last_round or 0) > config.rounds:
         raise UserError(f"{folder.path} has {folder.last_round} rounds already, more than --rounds {config.rounds}")

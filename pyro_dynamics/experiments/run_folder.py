@@ -10,6 +10,7 @@ import numpy as np
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments.checkpoint_files import drop_state, load_state, save_state
 from pyro_dynamics.experiments.files import make_folder, write_json, write_json_lines, write_whole
+from pyro_dynamics.experiments.lock import LOCK
 from pyro_dynamics.transitions import Transitions
 
 
@@ -27,17 +28,26 @@ class RunFolder:
     def __init__(self, path: Path, config: dict[str, Any]) -> None:
         self.path, self.config = path, config
 
+    @staticmethod
+    def require_free(path: Path) -> None:
+        """Refuse a place that holds something else than a lock.
+
+        Raises:
+            UserError: if it does.
+        """
+        if path.exists() and (not path.is_dir() or any(file.name != LOCK for file in path.iterdir())):
+            raise UserError(
+                f"{path} exists already: choose another --out, or go on with a training by train --resume {path}"
+            )
+
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> "RunFolder":
-        """A new run.
+        """A new run; the folder may hold a lock already (:func:`~pyro_dynamics.experiments.lock.lock_folder`).
 
         Raises:
             UserError: if something is there already, or the folder cannot be made.
         """
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UserError(
-                f"{path} exists already: choose another --out, or go on with a training by train --resume {path}"
-            )
+        cls.require_free(path)
         for part in ("transitions", "checkpoints"):
             make_folder(path / part)
         write_json(path / "config.json", config)
