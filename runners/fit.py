@@ -15,6 +15,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.experiments.files import write_bytes, write_json_lines
 from pyro_dynamics.experiments.fitting import fit_metrics, hold_out
+from pyro_dynamics.experiments.lock import lock_folder
 from pyro_dynamics.experiments.logged_data import LoggedData
 from pyro_dynamics.experiments.logged_family import NAME, DataDescription, LoggedFamily
 from pyro_dynamics.guides import DiagonalConfig
@@ -115,24 +116,26 @@ def main(arguments: Sequence[str]) -> None:
     family = LoggedFamily.of(described)
     config = run_config(flags, int(data.transitions.step.max()) + 1)
     team = build_team(config, family, action_space(family, config.steps))
-    # Only now: data and settings that make no sense have been refused.
-    folder = RunFolder.create(flags.out or Path("runs") / f"fit-{config.agent}-{config.seed}", to_json(config))
-    described.save(folder.path)
+    path = flags.out or Path("runs") / f"fit-{config.agent}-{config.seed}"
+    RunFolder.require_free(path)
+    with lock_folder(path):  # only now: data and settings that make no sense have been refused
+        folder = RunFolder.create(path, to_json(config))
+        described.save(folder.path)
 
-    elbos: list[float] = []
-    with tqdm(desc="training", unit="epoch", dynamic_ncols=True, total=epochs(config, team.shares, trained)) as bar:
+        elbos: list[float] = []
+        with tqdm(desc="training", unit="epoch", dynamic_ncols=True, total=epochs(config, team.shares, trained)) as bar:
 
-        def on_epoch(epoch: int, elbo: float) -> None:
-            elbos.append(elbo)
-            bar.set_postfix_str(f"ELBO {elbo:.2f} nats a transition", refresh=False)
-            bar.update()
+            def on_epoch(epoch: int, elbo: float) -> None:
+                elbos.append(elbo)
+                bar.set_postfix_str(f"ELBO {elbo:.2f} nats a transition", refresh=False)
+                bar.update()
 
-        team.train(trained, derive_generator(config.seed, "fit", "training"), on_epoch)
-    rows = fit_metrics(team, data, trained, held_out)
-    folder.save_round(0, trained, [], team.state_dict(), ())
-    folder.save_round(1, held_out, rows, team.state_dict(), ())
-    write_json_lines(folder.path / "learning.jsonl", ({"epoch": i, "elbo": elbo} for i, elbo in enumerate(elbos)))
-    write_bytes(folder.path / "fit.png", draw_fit(elbos, rows, family.axis))
+            team.train(trained, derive_generator(config.seed, "fit", "training"), on_epoch)
+        rows = fit_metrics(team, data, trained, held_out)
+        folder.save_round(0, trained, [], team.state_dict(), ())
+        folder.save_round(1, held_out, rows, team.state_dict(), ())
+        write_json_lines(folder.path / "learning.jsonl", ({"epoch": i, "elbo": elbo} for i, elbo in enumerate(elbos)))
+        write_bytes(folder.path / "fit.png", draw_fit(elbos, rows, family.axis))
     print_table(rows, family, folder)
 
 

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -16,6 +17,7 @@ from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team, check_task, learn
 from pyro_dynamics.experiments.files import write_bytes
+from pyro_dynamics.experiments.lock import lock_folder
 from pyro_dynamics.experiments.logged_family import FILE
 from pyro_dynamics.experiments.progress import Progress
 from pyro_dynamics.experiments.tensorboard import TensorBoard, summary_writer
@@ -92,40 +94,37 @@ def train_run(
     team = build_team(config, family, robots.single_action_space)
     if not go_on:
         warn_of_task(config, family, team)
-    folder = open_folder(config, path, go_on)  # only now: settings that make no sense have been refused
-    data = folder.transitions()
-    if data:
-        team.load_state_dict(folder.checkpoint())
-    board = TensorBoard(folder.path / "tensorboard", len(data)) if tensorboard else None
-    print(describe_precision(config.precision))
-    progress = Progress(family.train, config.rounds, config.steps, done=len(data))
+        RunFolder.require_free(path)
+    with closing(robots), lock_folder(path):  # only now: settings that make no sense have been refused
+        folder = open_folder(config, path, go_on)
+        data = folder.transitions()
+        if data:
+            team.load_state_dict(folder.checkpoint())
+        print(describe_precision(config.precision))
+        progress = Progress(family.train, config.rounds, config.steps, done=len(data))
+        board = TensorBoard(folder.path / "tensorboard", len(data)) if tensorboard else None
 
-    def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
-        folder.save_round(m, transitions, rows, team.state_dict(), config.keep)
-        if board is not None:
-            board.round(m, rows, progress.elbo)
-        if after_round is not None:
-            after_round(m)
+        def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
+            folder.save_round(m, transitions, rows, team.state_dict(), config.keep)
+            if board is not None:
+                board.round(m, rows, progress.elbo)
+            if after_round is not None:
+                after_round(m)
 
-    try:
-        learn(
-            team,
-            robots,
-            family.train,
-            data,
-            rounds=config.rounds,
-            seed=config.seed,
-            update_while_training=config.update_while_training,
-            on_round=save,
-            progress=progress,
-        )
-    finally:
-        progress.bar.close()
-        if board is not None:
-            board.close()
-        robots.close()
-    write_bytes(folder.path / "training.png", draw_training(folder.metrics(), family.axis))
-    return folder
+        with closing(progress.bar), closing(board) if board is not None else nullcontext():
+            learn(
+                team,
+                robots,
+                family.train,
+                data,
+                rounds=config.rounds,
+                seed=config.seed,
+                update_while_training=config.update_while_training,
+                on_round=save,
+                progress=progress,
+            )
+        write_bytes(folder.path / "training.png", draw_training(folder.metrics(), family.axis))
+        return folder
 
 
 def train_or_go_on(config: RunConfig, path: Path, after_round: Callable[[int], None] | None = None) -> RunFolder:

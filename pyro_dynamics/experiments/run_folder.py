@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments.checkpoint_files import drop_state, load_state, save_state
 from pyro_dynamics.experiments.files import make_folder, write_json, write_json_lines, write_whole
+from pyro_dynamics.experiments.lock import LOCK
 from pyro_dynamics.transitions import Transitions
 
 
@@ -17,7 +18,7 @@ class RunFolder:
     """``config.json``, ``metrics.jsonl``, ``transitions/round-000.npz`` ... and ``checkpoints/round-000.pt`` ...
 
     A round counts once its checkpoint, which is written last, is there; what a killed run left of a later round is
-    ignored and written again.
+    ignored and written again. A checkpoint of more than 15 MiB has further files, ``round-000.pt.1`` and so on.
 
     Args:
         path: the folder.
@@ -27,17 +28,26 @@ class RunFolder:
     def __init__(self, path: Path, config: dict[str, Any]) -> None:
         self.path, self.config = path, config
 
+    @staticmethod
+    def require_free(path: Path) -> None:
+        """Refuse a place that holds something else than a lock.
+
+        Raises:
+            UserError: if it does.
+        """
+        if path.exists() and (not path.is_dir() or any(file.name != LOCK for file in path.iterdir())):
+            raise UserError(
+                f"{path} exists already: choose another --out, or go on with a training by train --resume {path}"
+            )
+
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> "RunFolder":
-        """A new run.
+        """A new run; the folder may hold a lock already (:func:`~pyro_dynamics.experiments.lock.lock_folder`).
 
         Raises:
             UserError: if something is there already, or the folder cannot be made.
         """
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UserError(
-                f"{path} exists already: choose another --out, or go on with a training by train --resume {path}"
-            )
+        cls.require_free(path)
         for part in ("transitions", "checkpoints"):
             make_folder(path / part)
         write_json(path / "config.json", config)
@@ -80,10 +90,10 @@ class RunFolder:
         write_whole(self._transitions(m), lambda file: np.savez(file, allow_pickle=False, **data.arrays()))
         earlier = [row for row in self.metrics() if row["round"] < m]
         write_json_lines(self.path / "metrics.jsonl", [*earlier, *rows])
-        write_whole(self._checkpoint(m), lambda file: torch.save(state, file))
+        save_state(self._checkpoint(m), state)
         for old in range(m):
             if old not in keep:
-                self._checkpoint(old).unlink(missing_ok=True)
+                drop_state(self._checkpoint(old))
 
     def metrics(self) -> list[dict[str, Any]]:
         """The rows of ``metrics.jsonl``.
@@ -110,7 +120,7 @@ class RunFolder:
         """The state saved with round m, the newest by default.
 
         Raises:
-            UserError: if there is none, or the file is not a checkpoint.
+            UserError: if there is none, or the file is not a checkpoint, or a part of it is missing or of another.
         """
         m = self.last_round if m is None else m
         if m is None:
@@ -119,10 +129,7 @@ class RunFolder:
         if not file.exists():
             there = sorted(int(other.stem.removeprefix("round-")) for other in file.parent.glob("round-*.pt"))
             raise UserError(f"{self.path} has no checkpoint of round {m}: it has {there}")
-        try:
-            return torch.load(file, weights_only=True)
-        except Exception as fault:  # torch raises many kinds for a file that is not a checkpoint
-            raise UserError(f"{file} is not a checkpoint: {str(fault).splitlines()[0]}") from None
+        return load_state(file)
 
     def _transitions(self, m: int) -> Path:
         return self.path / "transitions" / f"round-{m:03d}.npz"
