@@ -110,13 +110,15 @@ def gain_by_influence(
         for index, (family, amount) in enumerate(sorted(influence.items(), key=lambda item: item[1])):
             scores = Scores(rows, family)
             gains = seed_gains(scores, "test", max(scores.checkpoints("test"), default=None)).values
+            if not gains.size:
+                continue
             colour = f"C{index}"
             panel.plot(np.full(len(gains), amount), gains, "o", color=colour, alpha=0.4, mew=0)
             centre, low, high = band(gains)
             panel.errorbar(amount, centre, _reach(centre, low, high), color=colour, fmt="D", capsize=5, label=family)
         panel.axhline(0, color="black", lw=1)
-        amounts = [amount for amount in influence.values() if amount > 0]
-        if len(amounts) == len(influence) and amounts and max(amounts) > 20 * min(amounts):
+        amounts = panel.dataLim.intervalx
+        if 0 < amounts[0] < amounts[1] / 20 < np.inf:
             panel.set_xscale("log")
         panel.margins(x=0.1)
         panel.set(xlabel=axis, ylabel="score of latent minus generalist\n(diamonds: mean over seeds)")
@@ -180,7 +182,8 @@ def _curve(panel: Axes, agent: str, runs: np.ndarray, label: str) -> None:
     """Mean over runs ``[S, M]`` by round, and its interval."""
     centre, low, high = band(runs)
     rounds = np.arange(len(centre))
-    panel.plot(rounds, centre, color=COLOURS.get(agent, "C7"), lw=2, label=label)
+    marker = "." if len(centre) == 1 else ""
+    panel.plot(rounds, centre, color=COLOURS.get(agent, "C7"), lw=2, marker=marker, label=label)
     panel.fill_between(rounds, low, high, color=COLOURS.get(agent, "C7"), alpha=0.2, lw=0)
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
 
