@@ -13,6 +13,11 @@ from pyro_dynamics.experiments.files import make_folder, write_json, write_json_
 from pyro_dynamics.transitions import Transitions
 
 
+def is_content(path: Path) -> bool:
+    """Whether this is more than what is left of a run that was killed before it had a configuration."""
+    return not path.is_dir() and path.name != "config.json.part"
+
+
 class RunFolder:
     """``config.json``, ``metrics.jsonl``, ``transitions/round-000.npz`` ... and ``checkpoints/round-000.pt`` ...
 
@@ -34,7 +39,7 @@ class RunFolder:
         Raises:
             UserError: if something is there already, or the folder cannot be made.
         """
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(map(is_content, path.rglob("*")))):
             raise UserError(
                 f"{path} exists already: choose another --out, or go on with a training by train --resume {path}"
             )
