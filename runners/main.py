@@ -11,6 +11,7 @@ from pyro_dynamics.version import __version__
 COMMANDS = {
     "families": "list the families of environments",
     "train": "learn one dynamics model over several environments at once",
+    "sweep": "train many runs at once with Ray: agents, guides, seeds and families",
     "adapt": "act in a new or changing environment, and watch the belief about it",
     "fit": "learn from logged transitions, without a simulator",
     "export": "write the transitions of a run for other tools: Minari, npz, CSV",
@@ -26,7 +27,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, or 2 for a mistake of the user's."""
+    """Run a command and return its exit code: 0, 2 for a mistake of the user's, or what the command says."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     command = arguments[0] if arguments else "--help"
     if command in ("-h", "--help"):
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(command: str, arguments: Sequence[str]) -> int:
     """Run the module of ``command``; a :class:`UserError` becomes one line and exit code 2."""
     try:
-        importlib.import_module(f"pyro_dynamics.runners.{command}").main(arguments)
+        return importlib.import_module(f"pyro_dynamics.runners.{command}").main(arguments) or 0
     except UserError as mistake:
         return fail(str(mistake))
     except KeyboardInterrupt:

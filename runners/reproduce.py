@@ -11,6 +11,7 @@ from tqdm import tqdm
 from pyro_dynamics.environments import Context, Schedule, find_family
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.experiments.influence import influence_of
+from pyro_dynamics.experiments.lock import Busy, lock_folder
 from pyro_dynamics.experiments.meeting import Handling, meet, random_returns
 from pyro_dynamics.experiments.report_folder import write_report
 from pyro_dynamics.experiments.reproduction_report import findings
@@ -144,10 +145,14 @@ def work(results: Results, flags: ReproduceFlags, runs: Sequence[Run], measureme
         config = run_config(flags.preset, *run)
         check_time()
         print(f"[{index + 1}/{len(runs)}] {' '.join(map(str, run))}", flush=True)
-        train_or_go_on(config, results.run(*run), after_round=check_time)
-        for measurement in own:
-            check_time()
-            measure(results, flags, measurement)
+        try:
+            train_or_go_on(config, results.run(*run), after_round=check_time)
+            with lock_folder(results.run(*run)):
+                for measurement in own:
+                    check_time()
+                    measure(results, flags, measurement)
+        except Busy:
+            print("another process has it: left to that one")
 
 
 def report(results: Results, protocol: Protocol, runs: Sequence[Run], measurements: Sequence[Measurement]) -> None:

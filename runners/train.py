@@ -133,16 +133,31 @@ def train_or_go_on(config: RunConfig, path: Path, after_round: Callable[[int], N
     Raises:
         UserError: if the folder holds a run with other settings.
     """
+    folder = part_there(config, path)
+    if folder is not None and is_whole(folder, config):
+        return folder
+    return train_run(config, path, go_on=folder is not None, after_round=after_round)
+
+
+def part_there(config: RunConfig, path: Path) -> RunFolder | None:
+    """The run of this configuration that was begun in a folder, or None where there is none.
+
+    Raises:
+        UserError: if the folder holds a run with other settings.
+    """
     if not (path / "config.json").is_file():
-        return train_run(config, path, go_on=False, after_round=after_round)
+        return None
     folder = RunFolder.open(path)
     there = from_json(folder.config)
     if replace(there, rounds=config.rounds) != config:
         names = [name for name, value in to_json(config).items() if name != "rounds" and to_json(there)[name] != value]
         raise UserError(f"{path} holds a run with other settings ({', '.join(names)}): choose another --out")
-    if (folder.last_round or 0) >= config.rounds and (path / "training.png").is_file():
-        return folder
-    return train_run(config, path, go_on=True, after_round=after_round)
+    return folder
+
+
+def is_whole(folder: RunFolder, config: RunConfig) -> bool:
+    """Whether a run has all its rounds and its picture."""
+    return (folder.last_round or 0) >= config.rounds and (folder.path / "training.png").is_file()
 
 
 def warn_of_task(config: RunConfig, family: Family, team: Team) -> None:

@@ -14,6 +14,11 @@ from pyro_dynamics.experiments.lock import LOCK
 from pyro_dynamics.transitions import Transitions
 
 
+def is_content(path: Path) -> bool:
+    """Whether this is more than what is left of a run that was killed before it had a configuration."""
+    return not path.is_dir() and path.name not in (LOCK, "config.json.part")
+
+
 class RunFolder:
     """``config.json``, ``metrics.jsonl``, ``transitions/round-000.npz`` ... and ``checkpoints/round-000.pt`` ...
 
@@ -30,12 +35,12 @@ class RunFolder:
 
     @staticmethod
     def require_free(path: Path) -> None:
-        """Refuse a place that holds something else than a lock.
+        """Refuse a place that holds something already.
 
         Raises:
             UserError: if it does.
         """
-        if path.exists() and (not path.is_dir() or any(file.name != LOCK for file in path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(map(is_content, path.rglob("*")))):
             raise UserError(
                 f"{path} exists already: choose another --out, or go on with a training by train --resume {path}"
             )

@@ -1,0 +1,207 @@
+"""pyro-dynamics sweep: train many runs at once with Ray."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+from tqdm import tqdm
+
+from pyro_dynamics.environments import find_family
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments.files import make_folder, write_bytes
+from pyro_dynamics.experiments.on_ray import connected, import_ray, run_jobs
+from pyro_dynamics.experiments.sweep_folder import SweepFolder
+from pyro_dynamics.runners import train
+from pyro_dynamics.runners.assembly import action_space, build_team
+from pyro_dynamics.runners.configuration import GuideName, Preset
+from pyro_dynamics.runners.main import run_as_module
+from pyro_dynamics.runners.sweep_jobs import DEFAULT_GUIDE, Job, is_finished, make_job, work
+
+AgentName = Literal["latent", "generalist", "specialist"]
+
+
+@dataclass(frozen=True)
+class SweepFlags:
+    """Train every agent, guide and seed on every family, each run as one job on Ray, and go on with what is missing.
+
+    Needs `pip install "pyro-dynamics[sweep]"`. What follows -- goes to every job as flags of `pyro-dynamics train`:
+
+    pyro-dynamics sweep pendulum-gravity --agents latent generalist --seeds 0 1 2 -- --offline.min-steps 2000
+
+    Runs are in DIR/FAMILY/AGENT-SEED, or DIR/FAMILY/AGENT-GUIDE-SEED where the guide is not the default one; what a
+    job prints is in DIR/logs, the table of jobs in DIR/sweep.json. A job whose worker dies goes on after its last
+    whole round. Stop the command at any moment: the same command goes on with what is missing.
+    """
+
+    families: tyro.conf.Positional[tuple[str, ...]] = ("pendulum-gravity",)
+    """Families of environments, as for train."""
+    agents: tuple[AgentName, ...] = ("latent",)
+    """Kinds of agents."""
+    guides: tuple[GuideName, ...] = (DEFAULT_GUIDE,)
+    """Families of posteriors; only the latent agent has one, so the other agents are trained once."""
+    seeds: tuple[int, ...] = (0,)
+    """Seeds."""
+    preset: Preset = "quick"
+    """Where the other flags' defaults come from."""
+    rounds: int | None = None
+    """Rounds of every job; those of the preset by default."""
+    steps: int | None = None
+    """Steps of an episode; those of the preset by default."""
+    out: Path = Path("runs/sweep")
+    """Folder of the sweep. On a cluster it must lie on a file system that all machines share."""
+    workers: int | None = None
+    """Jobs at a time on this machine, each with one processor core; as many as there are cores by default."""
+    address: str | None = None
+    """Address of a Ray cluster (HOST:PORT, or auto) to run on, in place of this machine."""
+    retries: int = 3
+    """How often a job is begun again after its worker died. A job that ends in an error is not."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; 1 if a job failed."""
+    own, for_train = split(arguments)
+    flags = parse(own)
+    jobs = make_jobs(flags, for_train)
+    refuse_what_cannot_be_built(jobs)
+    import_ray()  # told before there is a folder, if it is missing
+    with SweepFolder.claimed(flags.out) as folder:
+        states = {job.name: "finished" if is_finished(job, folder) else "unfinished" for job in jobs}
+        try:
+            for name, failure in run_missing(flags, jobs, states, folder):
+                states[name] = "failed" if failure else "finished"
+        except KeyboardInterrupt:
+            print("\nall runs can be gone on with: give the same command again", file=sys.stderr)
+            raise
+        finally:
+            rows = [job.row(folder, states[job.name]) for job in jobs]
+            folder.save(rows)
+        print_table(rows, folder)
+    return int("failed" in states.values())
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The command's own flags, and those after ``--``."""
+    arguments = list(arguments)
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:end], arguments[end + 1 :]
+
+
+def parse(arguments: Sequence[str]) -> SweepFlags:
+    """The flags.
+
+    Raises:
+        UserError: if they make no sense.
+    """
+    flags = tyro.cli(SweepFlags, prog="pyro-dynamics sweep", args=arguments)
+    for name in ("families", "agents", "guides", "seeds"):
+        if not getattr(flags, name):
+            raise UserError(f"name at least one of the {name}")
+    if flags.workers is not None and flags.address is not None:
+        raise UserError("--workers is for this machine: a cluster's cores are its own, so leave it out with --address")
+    if flags.workers is not None and flags.workers < 1:
+        raise UserError(f"--workers must be at least 1, not {flags.workers}")
+    if flags.retries < 0:
+        raise UserError(f"--retries must not be negative: {flags.retries}")
+    return flags
+
+
+def make_jobs(flags: SweepFlags, for_train: Sequence[str]) -> list[Job]:
+    """The jobs, each with the configuration that ``pyro-dynamics train`` would have of the same flags.
+
+    Raises:
+        UserError: if a setting makes no sense.
+    """
+    shared = [f"--preset={flags.preset}"]
+    shared += [f"--{name}={getattr(flags, name)}" for name in ("rounds", "steps") if getattr(flags, name) is not None]
+    jobs: dict[str, Job] = {}
+    for family, seed, agent in product(flags.families, flags.seeds, flags.agents):
+        for guide in dict.fromkeys(flags.guides if agent == "latent" else [DEFAULT_GUIDE]):
+            wanted = {"family": family, "agent": agent, "guide": guide, "seed": seed, "preset": flags.preset}
+            chosen = ["--agent", agent, "--guide", guide, "--seed", str(seed)]
+            job = make_job(wanted, train.parse([family, *chosen, *shared, *for_train]))
+            if jobs.setdefault(job.name, job) != job:
+                raise UserError(f"two families have the same name, and would share the folder {job.name}")
+    return list(jobs.values())
+
+
+def refuse_what_cannot_be_built(jobs: Sequence[Job]) -> None:
+    """Build the agents of every configuration once, so that settings which do not go together are told at once."""
+    for config in dict.fromkeys(replace(job.config, seed=0) for job in jobs):
+        family = find_family(config.family)
+        build_team(config, family, action_space(family, config.steps))
+
+
+def run_missing(
+    flags: SweepFlags, jobs: Sequence[Job], states: dict[str, str], folder: SweepFolder
+) -> Iterator[tuple[str, str]]:
+    """Run the jobs that are not finished, and tell of them; gives each name and its failure, or "", as it ends.
+
+    Raises:
+        UserError: if a worker does not see the folder.
+    """
+    missing = {job.name: job for job in jobs if states[job.name] != "finished"}
+    if not missing:
+        return
+    tries = dict.fromkeys(missing, 1)
+    with (
+        connected(flags.workers, flags.address) as ray,
+        tqdm(total=len(jobs), initial=len(jobs) - len(missing), unit="job", dynamic_ncols=True) as bar,
+    ):
+        arguments = {name: (folder, job) for name, job in missing.items()}
+        for ended in run_jobs(ray, work, arguments, flags.retries):
+            for name in missing:
+                for again in folder.tries(name)[tries[name] :]:
+                    tries[name] += 1
+                    bar.write(f"{name}: its worker died; tried again on {again.host}, {tell(again.after_round)}")
+            if ended is not None:
+                name, failure = ended
+                if isinstance(failure, UserError):
+                    raise UserError(str(failure.cause))  # type: ignore[attr-defined]
+                bar.write(f"{name}: {tell_end(missing.pop(name), str(failure), folder)}")
+                bar.update()
+                yield name, str(failure)
+
+
+def tell(last_round: int | None) -> str:
+    """Where a job begins."""
+    return "from the beginning" if last_round is None else f"after round {last_round}"
+
+
+def tell_end(job: Job, failure: str, folder: SweepFolder) -> str:
+    """How a job ended, in one line; its traceback goes to a file."""
+    file = folder.failure(job.name)
+    if failure:
+        make_folder(file.parent)
+        write_bytes(file, failure.encode())
+        return f"failed: {failure.strip().splitlines()[-1]} (all of it: {file})"
+    file.unlink(missing_ok=True)
+    row = job.row(folder, "finished")
+    return f"finished, mean return {row['mean_return']:.1f} in round {row['rounds']}"
+
+
+def print_table(rows: Sequence[dict[str, Any]], folder: SweepFolder) -> None:
+    """The jobs, their returns and their places."""
+    titles = ("family", "agent", "guide", "seed", "rounds", "mean return", "tries", "folder")
+    lines = [titles]
+    for row in rows:
+        mean = "-" if row["mean_return"] is None else f"{row['mean_return']:.1f}"
+        place = str(folder.run(row["folder"])) + ("" if row["state"] == "finished" else f" ({row['state']})")
+        numbers = (row["seed"], "-" if row["rounds"] is None else row["rounds"], mean, row["tries"])
+        lines.append((row["family"], row["agent"], row["guide"] or "-", *map(str, numbers), place))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    print()
+    for line in lines:
+        cells = [
+            f"{cell:<{width}}" if i < 3 else f"{cell:>{width}}"
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        print("  ".join([*cells[:-1], line[-1]]))
+    print(f"\ntable: {folder.path / 'sweep.json'}")
+
+
+if __name__ == "__main__":
+    run_as_module("sweep")
