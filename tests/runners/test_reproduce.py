@@ -92,9 +92,9 @@ def test_a_time_budget_stops_between_rounds_and_the_rest_is_the_same(undisturbed
     runs = [tmp_path / "runs" / "pendulum-gravity" / f"{agent}-0" for agent in names]
     attempts = 0
     while not all((run / "training.png").is_file() for run in runs):
-        assert main([*arguments, "--time-budget", "0.2"]) == 0
+        assert main([*arguments, "--time-budget", "1"]) == 0
         attempts += 1
-    assert attempts > 2
+    assert attempts > 1
     for run in runs:
         assert files_of(run) == files_of(undisturbed / run.relative_to(tmp_path))
 
