@@ -21,7 +21,7 @@ from pyro_dynamics.runners.configuration import GuideName, Preset
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.runners.sweep_jobs import DEFAULT_GUIDE, Job, is_finished, make_job, work
 
-AgentName = Literal["latent", "generalist", "specialist"]
+AgentName = Literal["latent", "generalist", "specialist", "oracle"]
 
 
 @dataclass(frozen=True)
