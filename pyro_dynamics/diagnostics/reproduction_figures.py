@@ -95,7 +95,7 @@ def ablation(rows: Sequence[Row], family: str, axis: str = "context", reference:
 def gain_by_influence(
     rows: Sequence[Row],
     influence: Mapping[str, float],
-    axis: str = "how much the hidden parameter changes the one-step prediction",
+    axis: str = "share of the next step's variance that the hidden parameter decides",
 ) -> bytes:
     """What the latent gains over the generalist in new contexts of each family, by how much there is to know.
 
@@ -109,7 +109,7 @@ def gain_by_influence(
         panel = figure.subplots()
         for index, (family, amount) in enumerate(sorted(influence.items(), key=lambda item: item[1])):
             scores = Scores(rows, family)
-            gains = seed_gains(scores, "test", max(scores.checkpoints("test"), default=None)).values
+            gains = seed_gains(scores, scores.new, max(scores.checkpoints(scores.new), default=None)).values
             if not gains.size:
                 continue
             colour = f"C{index}"

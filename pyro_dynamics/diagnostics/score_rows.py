@@ -70,6 +70,11 @@ class Scores:
         """The checkpoints evaluated on the split, in order."""
         return sorted({at for _, there, at in self._groups if there == split and at is not None})
 
+    @property
+    def new(self) -> str:
+        """The split of contexts that were not trained on, also of a family that trains on two contexts only."""
+        return "test" if self.agents("test") else "ablation"
+
     def contexts(self, split: str) -> dict[str, Any]:
         """The split's contexts by their words: numbers in order, names in the order of the rows."""
         return in_order(self._order[split])

@@ -204,23 +204,37 @@ def _latents(rows: Sequence[Row], latents: LatentRows, family: str, axis: str) -
 
 
 def _where_it_matters(rows: Sequence[Row], influence: Mapping[str, float]) -> list[Section]:
-    """The gain over the generalist in the new contexts of every family that has both agents."""
+    """The gain over the generalist in every family that has both agents."""
     table, drawn = [], {}
     for family in dict.fromkeys(row["family"] for row in rows):
         scores = Scores(rows, family)
-        last = max(scores.checkpoints("test"), default=None)
-        gains = seed_gains(scores, "test", last)
+        last = max(scores.checkpoints(scores.new), default=None)
+        gains = seed_gains(scores, scores.new, last)
         if gains.size:
             found = aggregate.mean(gains.values)
             amount = f"{influence[family]:.3g}" if family in influence else "-"
-            table.append([family, amount, str(last), str(found.count), found.text()])
+            trained = aggregate.mean(seed_gains(scores, "train").values)
+            table.append([family, amount, str(last), str(found.count), found.text(), trained.text()])
             if family in influence:
                 drawn[family] = influence[family]
     if not table:
         return []
-    head = ["family", "influence", "rounds", "seeds", "score of latent minus generalist, new contexts"]
+    gain = "score of latent minus generalist"
+    head = [
+        "family",
+        "influence",
+        "rounds",
+        "seeds",
+        f"{gain}, new contexts",
+        f"{gain}, last {LAST} rounds of training",
+    ]
     pictures = []
     if drawn:
         caption = "What the latent gains, by how much the hidden parameter changes the one-step prediction"
         pictures = [Picture("gain-by-influence", figures.gain_by_influence(rows, drawn), caption)]
-    return [Section("Where the latent matters", (), [Table(head, table)], pictures)]
+    words = (
+        "The influence is the share of the next step's variance that the hidden parameter decides where state and action "
+        "are known (Sobol's total effect, measured in the simulator along random actions): what a model without a latent "
+        "cannot foretell, however well it is trained."
+    )
+    return [Section("Where the latent matters", [words], [Table(head, table)], pictures)]
