@@ -233,8 +233,8 @@ def _where_it_matters(rows: Sequence[Row], influence: Mapping[str, float]) -> li
         caption = "What the latent gains, by how much the hidden parameter changes the one-step prediction"
         pictures = [Picture("gain-by-influence", figures.gain_by_influence(rows, drawn), caption)]
     words = (
-        "The influence is the share of the next step's variance that the hidden parameter decides where state and action "
-        "are known (Sobol's total effect, measured in the simulator along random actions): what a model without a latent "
-        "cannot foretell, however well it is trained."
+        "The influence is the share of the next step's variance that the hidden parameter decides where state and "
+        "action are known (Sobol's total effect, measured in the simulator along random actions): what a model "
+        "without a latent cannot foretell, however well it is trained."
     )
     return [Section("Where the latent matters", [words], [Table(head, table)], pictures)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pyro_dynamics.experiments.lock import lock_folder
 from pyro_dynamics.experiments.results import Measurement, Results
 from pyro_dynamics.runners.configuration import preset_config
 from pyro_dynamics.runners.main import main
@@ -86,17 +87,28 @@ def test_ten_kills_leave_the_same_files(undisturbed: Path, tmp_path: Path) -> No
     assert left == files_of(undisturbed)
 
 
-def test_a_time_budget_stops_between_rounds_and_the_rest_is_the_same(undisturbed: Path, tmp_path: Path) -> None:
-    arguments = [*QUICK, "--figures", "learning", "--out", str(tmp_path)]
+def test_stopped_by_its_budget_and_moved_it_goes_on_to_the_same_files(undisturbed: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "0"
     names = ("latent", "generalist", "specialist")
-    runs = [tmp_path / "runs" / "pendulum-gravity" / f"{agent}-0" for agent in names]
-    attempts = 0
-    while not all((run / "training.png").is_file() for run in runs):
-        assert main([*arguments, "--time-budget", "1"]) == 0
-        attempts += 1
-    assert attempts > 1
-    for run in runs:
-        assert files_of(run) == files_of(undisturbed / run.relative_to(tmp_path))
+
+    def runs() -> list[Path]:
+        return [folder / "runs" / "pendulum-gravity" / f"{agent}-0" for agent in names]
+
+    while not all((run / "training.png").is_file() for run in runs()):
+        assert main([*QUICK, "--figures", "learning", "--time-budget", "1", "--out", str(folder)]) == 0
+        folder = folder.rename(tmp_path / str(int(folder.name) + 1))
+    assert int(folder.name) > 1
+    for run in runs():
+        assert files_of(run) == files_of(undisturbed / run.relative_to(folder))
+
+
+def test_a_run_that_another_process_has_is_left_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = tmp_path / "runs" / "pendulum-gravity"
+    with lock_folder(runs / "latent-0"):
+        assert main([*QUICK, "--figures", "learning", "--out", str(tmp_path)]) == 0
+    assert "another process has it" in capsys.readouterr().out
+    assert not (runs / "latent-0" / "config.json").exists()
+    assert (runs / "generalist-0" / "training.png").is_file()
 
 
 def test_mistakes_get_one_line(undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
