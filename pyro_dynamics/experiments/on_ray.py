@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +27,21 @@ def import_ray() -> Any:
     return ray
 
 
+def refuse_silent(address: str, seconds: float = 5.0) -> None:
+    """Knock at HOST:PORT first: Ray itself tries for minutes, and tells each time. Other addresses are Ray's to judge.
+
+    Raises:
+        UserError: if nothing listens there.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), seconds).close()
+    except (OSError, OverflowError) as fault:
+        raise UserError(f"no Ray cluster answers at {address}: {fault}") from None
+
+
 @contextmanager
 def connected(workers: int | None = None, address: str | None = None) -> Iterator[Any]:
     """Ray on cores of this machine, which nobody else can reach, or on a cluster; gives the package.
@@ -42,6 +58,8 @@ def connected(workers: int | None = None, address: str | None = None) -> Iterato
     if address is None:
         # In spite of its name, on Linux it makes Ray listen on the loopback address only.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    else:
+        refuse_silent(address)
     ray = import_ray()
     here = {"num_cpus": workers, "include_dashboard": False, "object_store_memory": OBJECT_STORE}
     try:
@@ -52,9 +70,11 @@ def connected(workers: int | None = None, address: str | None = None) -> Iterato
             runtime_env={"env_vars": {"TQDM_DISABLE": "1"}},
             **(here if address is None else {}),
         )
-    except (OSError, RuntimeError, ValueError) as fault:  # ConnectionError is an OSError
-        where = "on this machine" if address is None else f"at {address}"
-        raise UserError(f"Ray {where} does not answer: {str(fault).strip().splitlines()[0]}") from None
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as fault:  # ConnectionError is an OSError
+        reason = str(fault).strip().splitlines()[0]
+        if address is None:
+            raise UserError(f"Ray does not start on this machine: {reason}") from None
+        raise UserError(f"{reason} (if {address} has token authentication, set RAY_AUTH_MODE=token)") from None
     try:
         yield ray
     finally:

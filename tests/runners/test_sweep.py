@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -94,6 +95,15 @@ def test_without_ray_a_line_says_what_to_install(
     monkeypatch.setitem(sys.modules, "ray", None)
     assert 'pip install "pyro-dynamics[sweep]"' in refused(["sweep", "--out", str(tmp_path / "never")], capsys)
     assert not (tmp_path / "never").exists()
+
+
+def test_a_cluster_that_does_not_answer_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ray")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # nobody listens
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        told = refused(["sweep", "--address", address, "--out", str(tmp_path / "sweep")], capsys)
+    assert f"no Ray cluster answers at {address}" in told
 
 
 def test_one_command_at_a_time_has_the_folder(tmp_path: Path) -> None:
