@@ -37,6 +37,7 @@ class Protocol:
         dynamic_episodes: of continued learning where the context changes in mid-episode.
         random_episodes: of random actions in each context.
         ablation: the family that trains on two contexts only, if there is one.
+        ablation_rounds: of training on it, after which it is measured; the paper's are 100.
         influence: further families, on which a hidden parameter changes the next step by less or more.
         influence_rounds: of training on those.
     """
@@ -49,6 +50,7 @@ class Protocol:
     dynamic_episodes: int = 5
     random_episodes: int = 50
     ablation: str | None = "halfcheetah-tilt-6"
+    ablation_rounds: int = 20
     influence: tuple[str, ...] = ("halfcheetah-tilt-12", "halfcheetah-gain", "halfcheetah-mass-damping")
     influence_rounds: int = 10
 
@@ -58,15 +60,20 @@ class Protocol:
         text = f"0:{family.train[1]:g},{self.steps // 2}:{family.train[-2]:g}"
         return text, family.parse_schedule(text)
 
+    def rounds_of(self, family: str) -> int:
+        """Rounds of training on a family."""
+        further = {self.ablation: self.ablation_rounds, **dict.fromkeys(self.influence, self.influence_rounds)}
+        return further.get(family, self.rounds)
+
     def checkpoints_of(self, family: str) -> tuple[int, ...]:
-        """The rounds at which agents of a family are measured."""
-        return (self.influence_rounds,) if family in self.influence else self.checkpoints
+        """The rounds at which agents of a family are measured: on the further ones the last."""
+        return self.checkpoints if family == self.family else (self.rounds_of(family),)
 
 
 PROTOCOLS: dict[str, Protocol] = {
     "quick": Protocol("pendulum-gravity", 2, (1, 2), 20, 1, 2, 5, ablation=None, influence=()),
     "cpu": Protocol("halfcheetah-tilt", 20, (4, 10, 20), 200, test_episodes=2),
-    "paper": Protocol("halfcheetah-tilt", 80, (15, 40, 80), 1000, influence_rounds=40),
+    "paper": Protocol("halfcheetah-tilt", 80, (15, 40, 80), 1000, ablation_rounds=100, influence_rounds=40),
 }
 
 
@@ -89,7 +96,7 @@ def run_config(scale: Scale, family: str, agent: str, seed: int) -> RunConfig:
         agent="latent" if agent == "encoder" else agent,  # type: ignore[arg-type]  # one of TRAINED
         seed=seed,
         steps=protocol.steps,
-        rounds=protocol.influence_rounds if family in protocol.influence else protocol.rounds,
+        rounds=protocol.rounds_of(family),
         keep=protocol.checkpoints_of(family),
     )
     if agent == "encoder":

@@ -35,7 +35,7 @@ def seed_globally(seed: int) -> tuple[Any, ...]:
 
 def states() -> tuple[Any, ...]:
     _, keys, *rest = np.random.get_state()  # noqa: NPY002
-    return keys.tolist(), rest, torch.get_rng_state().tolist()  # type: ignore[union-attr, attr-defined]
+    return keys.tolist(), rest, torch.get_rng_state().tolist()  # type: ignore[attr-defined]
 
 
 def set_traps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,3 +148,4 @@ def test_the_paper_scale_is_the_papers_protocol() -> None:
     assert protocol.dynamic()[0] == "0:-6,500:6"
     assert protocol.dynamic_episodes == 5
     assert run_config("paper", "halfcheetah-tilt", "specialist", 0).keep == (15, 40, 80)
+    assert run_config("paper", "halfcheetah-tilt-6", "latent", 0).rounds == 100
