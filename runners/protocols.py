@@ -62,8 +62,9 @@ class Protocol:
 
     def rounds_of(self, family: str) -> int:
         """Rounds of training on a family."""
-        further = {self.ablation: self.ablation_rounds, **dict.fromkeys(self.influence, self.influence_rounds)}
-        return further.get(family, self.rounds)
+        if family == self.ablation:
+            return self.ablation_rounds
+        return self.influence_rounds if family in self.influence else self.rounds
 
     def checkpoints_of(self, family: str) -> tuple[int, ...]:
         """The rounds at which agents of a family are measured: on the further ones the last."""
