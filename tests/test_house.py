@@ -18,12 +18,13 @@ SOURCES = sorted(
 
 MAY_IMPORT = {
     "errors": set(),
+    "data_files": set(),
     "version": set(),
     "parameters": set(),
     "randomness": set(),
     "tasks": {"errors", "randomness"},
-    "transitions": {"errors"},
-    "environments": {"errors", "tasks"},
+    "transitions": {"data_files", "errors"},
+    "environments": {"data_files", "errors", "tasks"},
     "models": {"errors", "transitions"},
     "guides": {"errors", "parameters", "transitions"},
     "inference": {"errors", "parameters", "randomness", "tasks", "transitions"},
@@ -31,7 +32,8 @@ MAY_IMPORT = {
     "diagnostics": {"errors", "randomness", "tasks", "transitions", "version"},
     "agent": {"control", "diagnostics", "errors", "inference", "randomness", "tasks", "transitions"},
     "experiments": {
-        "agent", "control", "diagnostics", "environments", "errors", "inference", "randomness", "tasks", "transitions",
+        "agent", "control", "data_files", "diagnostics", "environments", "errors", "inference", "randomness", "tasks",
+        "transitions",
     },
 }  # fmt: skip
 
