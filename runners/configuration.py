@@ -151,7 +151,9 @@ def _with_settings(converter: cattrs.Converter, cls: type) -> Any:
     def structure(data: dict[str, Any], _: type) -> Any:
         data = dict(data)
         for name, options in CHOICES.items():
-            if name in data and f"{name}_config" in data:
+            if f"{name}_config" in data:
+                if name not in data:
+                    raise UserError(f"there are settings of a {name}, and not which {name}")
                 settings = options[data[name]].Config
                 data[f"{name}_config"] = converter.structure(data[f"{name}_config"], settings)
         return plain(data, cls)

@@ -454,6 +454,38 @@ def test_the_format_is_recorded_and_newer_ones_are_told(home: Path) -> None:
         LOADERS[name].load(home)
 
 
+# Crashes that the fuzzer found
+
+
+@pytest.mark.parametrize("name", ["guide", "planner", "belief", "update"])
+def test_settings_of_a_choice_that_is_not_told(name: str, home: Path) -> None:
+    """They stayed a dictionary, on which the guide or the planner then stumbled."""
+    file = home / "run/config.json"
+    config = json.loads(file.read_text())
+    del (config if name in config else config["online"])[name]
+    file.write_text(json.dumps(config))
+    assert f"settings of a {name}" in refusal(lambda: load_run(home / "run"))
+
+
+@pytest.mark.parametrize("value", [None, "missing"])
+def test_returns_that_are_not_there(value: Any, home: Path) -> None:
+    file = home / "run/metrics.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    rows[0]["return"] = None
+    if value == "missing":
+        del rows[0]["return"]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    assert "return" in refusal(lambda: LOADERS["metrics"].load(home))
+
+
+def test_a_description_without_labels(home: Path) -> None:
+    file = home / "fit/data.json"
+    values = json.loads(file.read_text())
+    del values["labels"]
+    file.write_text(json.dumps(values))
+    assert "damaged" in refusal(lambda: LOADERS["description of logged data"].load(home))
+
+
 # Other tensors than Transitions would hold
 
 
