@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pyro_dynamics.data_files import read_arrays
 from pyro_dynamics.errors import UserError
 
 
@@ -60,7 +60,10 @@ class Transitions:
             value = getattr(self, name)
             if value.dim() != count or len(value) != len(self.step) or not len(value):
                 raise ValueError(f"{name} has the shape {list(value.shape)}")
-            if name in ("environment", "step") and (value.dtype != torch.long or value.min() < 0):
+            if name not in ("environment", "step"):
+                if value.dtype != torch.float32:
+                    raise ValueError(f"{name} is {value.dtype}, not torch.float32")
+            elif value.dtype != torch.long or value.min() < 0 or value.max() >= 2**31:
                 raise ValueError(f"{name} is not made of counts")
         if self.state.shape != self.next_state.shape:
             raise ValueError("state and next_state have different shapes")
@@ -77,15 +80,24 @@ class Transitions:
         Raises:
             UserError: telling what does not fit.
         """
+        self.require_within(environments, state_dim, action_dim, where)
+        found = self.environment.unique().tolist()
+        if found != list(range(environments)):
+            raise UserError(
+                f"{where}: there are transitions of the environments {found}, not of 0 to {environments - 1}"
+            )
+
+    def require_within(self, environments: int, state_dim: int, action_dim: int, where: str) -> None:
+        """The same, where environments may have none."""
         sizes = self.state.shape[1], self.action.shape[1]
         if sizes != (state_dim, action_dim):
             raise UserError(
                 f"{where}: states and actions have {sizes[0]} and {sizes[1]} entries, not {state_dim} and {action_dim}"
             )
-        found = self.environment.unique().tolist()
-        if found != list(range(environments)):
+        largest = int(self.environment.max())
+        if largest >= environments:
             raise UserError(
-                f"{where}: there are transitions of the environments {found}, not of 0 to {environments - 1}"
+                f"{where}: there are transitions of the environment {largest}, not of 0 to {environments - 1} alone"
             )
 
     def require_finite(self, where: str) -> None:
@@ -139,11 +151,11 @@ class Transitions:
             UserError: if the file does not hold transitions.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
-                data = cls(*(torch.from_numpy(file[field.name]) for field in fields(cls)))
-                data._check_shapes()
-                return data
-        except (OSError, KeyError, ValueError, TypeError, EOFError, BadZipFile) as fault:
+            arrays = read_arrays(path, [field.name for field in fields(cls)])
+            data = cls(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+            data._check_shapes()
+            return data
+        except (OSError, ValueError, TypeError) as fault:
             raise UserError(f"{path} does not hold transitions: {fault}") from None
 
 

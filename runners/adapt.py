@@ -25,6 +25,7 @@ from pyro_dynamics.experiments.adaptation import AdaptationStep, replay, telling
 from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json, write_json_lines, write_whole
 from pyro_dynamics.experiments.logged_family import require_simulator
 from pyro_dynamics.experiments.stream_diagnosis import SHORT
+from pyro_dynamics.experiments.trust import file_name, stamped
 from pyro_dynamics.experiments.video import Film, make_robots
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
 from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, online_defaults
@@ -135,7 +136,7 @@ def main(arguments: Sequence[str]) -> None:
     }
     write_json_lines(out / "steps.jsonl", rows)
     write_stream(out, happened, draws)
-    write_json(out / "summary.json", settings | summary)
+    write_json(out / "summary.json", stamped(settings | summary))
     write_bytes(out / "belief.png", picture(rows, trained, family))
     rewarded = meeting.told.get("rewarded", True)
     print(f"\nreturn over {len(rows)} steps: " + (f"{summary['return']:.1f}" if rewarded else "no rewards were logged"))
@@ -228,7 +229,7 @@ def read_schedule(flags: AdaptFlags, family: Family, steps: int) -> Schedule:
 def name_of(flags: AdaptFlags, what: str, steps: int) -> str:
     """A folder's name for the results, made of what decides them."""
     checkpoint = "" if flags.checkpoint is None else f"-round{flags.checkpoint}"
-    return f"{what}-steps{steps}-seed{flags.seed}{checkpoint}"
+    return file_name(what) + f"-steps{steps}-seed{flags.seed}{checkpoint}"
 
 
 def transition(step: AdaptationStep) -> Transitions:

@@ -57,10 +57,12 @@ def mean_returns(folder: RunFolder) -> list[float]:
     """Mean return over environments in each round.
 
     Raises:
-        UserError: if the run has no whole round yet.
+        UserError: if the run has no whole round yet, or one without returns.
     """
     rounds: dict[int, list[float]] = defaultdict(list)
     for row in folder.metrics():
+        if row["return"] is None:
+            raise UserError(f"{folder.path} has no returns in round {row['round']}: there is nothing to compare")
         rounds[row["round"]].append(row["return"])
     if not rounds:
         raise UserError(f"{folder.path} has no whole round yet")

@@ -26,6 +26,7 @@ from pyro_dynamics.inference import (
     SVIUpdateConfig,
 )
 from pyro_dynamics.models import EnsembleConfig
+from pyro_dynamics.runners.reasonable import require_reasonable, require_reasonable_plans
 
 Preset = Literal["quick", "cpu", "realtime", "paper"]
 # The names in GUIDES, BELIEFS, UPDATES and PLANNERS, written out for type checkers; a test holds them together.
@@ -122,9 +123,13 @@ def from_json(data: dict[str, Any]) -> RunConfig:
     for cls in (OnlineConfig, RunConfig):  # the outer one last: it compiles the inner one in
         converter.register_structure_hook(cls, _with_settings(converter, cls))
     try:
-        return converter.structure(_with_named_planner(data), RunConfig)
+        config = converter.structure(_with_named_planner(data), RunConfig)
     except Exception as fault:  # cattrs raises a group with one error for each field
-        raise UserError(f"config.json is not a configuration: {'; '.join(cattrs.transform_error(fault))}") from None
+        words = str(fault) if isinstance(fault, UserError) else "; ".join(cattrs.transform_error(fault))
+        raise UserError(f"config.json is not a configuration: {words[:500]}") from None
+    require_reasonable(config)
+    require_reasonable_plans(config.planner_config.candidates, config.controller.particles, config.controller.horizon)  # type: ignore[attr-defined]
+    return config
 
 
 def _with_named_planner(data: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +151,9 @@ def _with_settings(converter: cattrs.Converter, cls: type) -> Any:
     def structure(data: dict[str, Any], _: type) -> Any:
         data = dict(data)
         for name, options in CHOICES.items():
-            if name in data and f"{name}_config" in data:
+            if f"{name}_config" in data:
+                if name not in data:
+                    raise UserError(f"there are settings of a {name}, and not which {name}")
                 settings = options[data[name]].Config
                 data[f"{name}_config"] = converter.structure(data[f"{name}_config"], settings)
         return plain(data, cls)

@@ -259,14 +259,17 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
 
 
 def run_of(folder: Path, summary: dict[str, Any]) -> Path:
-    """The run whose agent adapted: where it was then, or two folders up if all of it was moved since.
+    """The run whose agent adapted: two folders up, or where it was then if the results were put elsewhere.
+
+    The latter is a path that a file names, and so it is told; what is there is read as data, and nothing is written.
 
     Raises:
         UserError: if it is in neither place.
     """
     places = [Path(summary["run"]), folder.resolve().parent.parent]
-    for place in places:
+    for place in reversed(places):
         if (place / "config.json").is_file():
+            print(f"run: {place}")
             return place
     raise UserError(f"the run of {folder} is neither {places[0]} nor {places[1]}: move the results back beside it")
 

@@ -1,6 +1,5 @@
 """pyro-dynamics evaluate: score a trained run on its family's test contexts."""
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import adapt
 from pyro_dynamics.experiments.files import make_folder, write_json
 from pyro_dynamics.experiments.logged_family import require_simulator
+from pyro_dynamics.experiments.trust import file_name
 from pyro_dynamics.experiments.video import Film, make_robots
 from pyro_dynamics.runners.adapt import describe
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> None:
     films: list[Film] = []
     if flags.video:
         where = make_folder(out.parent / "videos")
-        once = {re.sub(r"[/\s]", "_", label(context)): k for k, context in reversed(list(enumerate(contexts)))}
+        once = {file_name(label(context)): k for k, context in reversed(list(enumerate(contexts)))}
         films = [Film(where / name, robots, k, steps, trained, family) for name, k in reversed(once.items())]
     episodes: list[list[dict[str, Any]]] = [[] for _ in contexts]
     videos: list[Path] = []

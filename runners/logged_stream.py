@@ -8,6 +8,7 @@ from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.experiments.logged_data import LoggedData, group_logs
+from pyro_dynamics.experiments.trust import file_name
 from pyro_dynamics.runners.reading import read_log
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
@@ -49,7 +50,7 @@ def read_stream(source: str, where: str | None, group: str | None, folder: RunFo
     data = data.of(label(data.labels[0]) if where is None else where)
     task: Task = family.make_task()
     data.transitions.require_of(1, task.state_dim, task.action_dim, source)
-    name = f"{Path(source).stem}-{label(data.labels[0])}"
+    name = file_name(f"{Path(source).stem}-{label(data.labels[0])}")
     return LoggedStream(data.transitions, _known(family, data), data.rewarded, name)
 
 

@@ -1,6 +1,5 @@
 """pyro-dynamics track: compare how fast, and at what price, beliefs follow a change in mid-episode."""
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
+from pyro_dynamics.data_files import is_number, is_numbers, read_json
 from pyro_dynamics.diagnostics import ContextProbe
 from pyro_dynamics.diagnostics.context_text import columns
 from pyro_dynamics.diagnostics.tracking_figure import draw_tracks
@@ -131,8 +131,24 @@ def line_of(family: Family, schedule: Schedule) -> tuple[Callable[[Context], flo
 
 def stored_track(file: Path, settings: dict[str, Any]) -> Track | None:
     """What was measured before with the same settings, if it was."""
-    stored = json.loads(file.read_text()) if file.exists() else {}
-    return Track(**stored["track"]) if stored.get("settings") == settings else None
+    if not file.exists():
+        return None
+    try:
+        stored = read_json(file)
+        return read_track(stored["track"]) if stored["settings"] == settings else None
+    except (OSError, ValueError, TypeError, KeyError) as fault:
+        raise UserError(f"{file} does not hold a track ({fault}): delete it, and it is measured again") from None
+
+
+def read_track(values: dict[str, Any]) -> Track:
+    """What a file says was measured; raises ValueError or TypeError if it is something else."""
+    track = Track(**values)
+    series = (track.decoded, track.spread, track.reward, track.inside, track.inside_adaptive)
+    if not all(isinstance(robots, list) and all(map(is_numbers, robots)) for robots in series):
+        raise ValueError("its series are no lists of numbers")
+    if len({(len(robots), len(row)) for robots in series for row in robots}) != 1 or not is_number(track.update_ms):
+        raise ValueError("its series have different lengths")
+    return track
 
 
 def check(flags: TrackFlags, family: Family, trained: Any) -> Schedule:

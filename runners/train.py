@@ -99,6 +99,7 @@ def train_run(
         folder = open_folder(config, path, go_on)
         data = folder.transitions()
         if data:
+            require_same(folder, data, family)
             team.load_state_dict(folder.checkpoint())
         print(describe_precision(config.precision))
         progress = Progress(family.train, config.rounds, config.steps, done=len(data))
@@ -222,6 +223,24 @@ def open_folder(config: RunConfig, path: Path, go_on: bool) -> RunFolder:
         raise UserError(f"{folder.path} has {folder.last_round} rounds already, more than --rounds {config.rounds}")
     folder.save_config(to_json(config))
     return folder
+
+
+def require_same(folder: RunFolder, data: Sequence[Transitions], family: Family) -> None:
+    """Refuse a run to go on with whose transitions or metrics are of other environments than its family's.
+
+    Raises:
+        UserError: telling what does not fit.
+    """
+    task, count = family.make_task(), len(family.train)
+    for m, rows in enumerate(data):
+        where = f"{folder.path}, transitions of round {m}"
+        rows.require_within(count, task.state_dim, task.action_dim, where)
+        rows.require_finite(where)
+    metrics = folder.metrics()
+    rounds = {row["round"] for row in metrics if row["environment"] < count}
+    whole = len(metrics) == len(data) * count and rounds == set(range(len(data)))
+    if not whole or any(row["return"] is None for row in metrics):
+        raise UserError(f"{folder.path}: metrics.jsonl has no return for each of {count} environments in every round")
 
 
 def print_returns(folder: RunFolder, family: Family) -> None:

@@ -1,9 +1,11 @@
 """The house's own rules: who may import whom, and what a wheel holds."""
 
 import ast
+import re
 import subprocess
 import sys
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,12 +20,13 @@ SOURCES = sorted(
 
 MAY_IMPORT = {
     "errors": set(),
+    "data_files": set(),
     "version": set(),
     "parameters": set(),
     "randomness": set(),
     "tasks": {"errors", "randomness"},
-    "transitions": {"errors"},
-    "environments": {"errors", "tasks"},
+    "transitions": {"data_files", "errors"},
+    "environments": {"data_files", "errors", "tasks"},
     "models": {"errors", "transitions"},
     "guides": {"errors", "parameters", "transitions"},
     "inference": {"errors", "parameters", "randomness", "tasks", "transitions"},
@@ -31,7 +34,8 @@ MAY_IMPORT = {
     "diagnostics": {"errors", "randomness", "tasks", "transitions", "version"},
     "agent": {"control", "diagnostics", "errors", "inference", "randomness", "tasks", "transitions"},
     "experiments": {
-        "agent", "control", "diagnostics", "environments", "errors", "inference", "randomness", "tasks", "transitions",
+        "agent", "control", "data_files", "diagnostics", "environments", "errors", "inference", "randomness", "tasks",
+        "transitions",
     },
 }  # fmt: skip
 
@@ -83,3 +87,15 @@ def test_wheel_holds_exactly_the_tree(tmp_path: Path) -> None:
     held = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")}
     expected = {str(file) for file in SOURCES if str(file) in listed}
     assert held == {name if name.startswith("pyro_dynamics/") else f"pyro_dynamics/{name}" for name in expected}
+
+
+def test_every_dependency_has_its_reason() -> None:
+    """A comment of one line above each, in pyproject.toml."""
+    text = (ROOT / "pyproject.toml").read_text()
+    block = text[text.index("dependencies = [") : text.index("[project.scripts]")].splitlines()
+    named = [(above.strip(), line.strip()) for above, line in pairwise(block) if re.match(r'\s+"|\w+ = \["', line)]
+    tools = [line.strip() for line in block[block.index("test = [") :]]  # one reason for all of them
+    reasons = [above for above, line in named if line not in tools]
+    assert len(reasons) > 15
+    assert all(above.startswith("# ") for above in reasons), named
+    assert (ROOT / "LICENSE").read_text().startswith("MIT License")

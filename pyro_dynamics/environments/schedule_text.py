@@ -1,12 +1,12 @@
 """Schedules as people write them, on the command line and in files."""
 
 import csv
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyro_dynamics.data_files import parse_json, read_text
 from pyro_dynamics.environments.contexts import Context
 from pyro_dynamics.environments.courses import ramp, random_walk, sine
 from pyro_dynamics.environments.schedule import Schedule
@@ -86,17 +86,17 @@ def _misread(text: str, kind: str) -> UserError:
 def _read(path: Path) -> list[tuple[int, Any]]:
     """The (step, context) pairs of a file, contexts as it has them."""
     try:
-        content = path.read_text()
-    except (OSError, UnicodeDecodeError) as fault:
+        content = read_text(path)
+    except (OSError, ValueError) as fault:
         raise UserError(f"the schedule {path} cannot be read: {fault}") from None
     try:
         if path.suffix == ".json":
-            return [_pair(*row) for row in json.loads(content)]
+            return [_pair(*row) for row in parse_json(content)]
         rows = [row for row in csv.reader(content.splitlines()) if row]
         if rows and not rows[0][0].strip().isdigit():
             rows = rows[1:]  # the line of names
         return [_pair(row[0], row[1] if len(row) == 2 else row[1:]) for row in rows]
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, IndexError, OverflowError, csv.Error):
         raise UserError(f"the schedule {path} must be {FORMS['file'].removeprefix('file:PATH of ')}") from None
 
 

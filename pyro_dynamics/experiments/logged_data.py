@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, is_zipfile
+from zipfile import is_zipfile
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pyro_dynamics.data_files import read_arrays, require_file
 from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.environments import Context
 from pyro_dynamics.errors import UserError
@@ -189,20 +190,15 @@ def read_npz(file: Path) -> Log:
     Raises:
         UserError: if an array is missing, not of numbers, of a wrong shape or length, or not finite.
     """
-    arrays: dict[str, np.ndarray] = {}
-    if not is_zipfile(file):
-        raise UserError(
-            f"{file} is not an .npz file: save one by numpy.savez(file, state=..., action=..., ...); export --npz "
-            "writes a run as one"
-        )
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            for name in stored.files:
-                try:
-                    arrays[name] = stored[name]
-                except ValueError as fault:  # an array of Python objects, which would be code
-                    raise UserError(f"{file}: the array {name} cannot be read: {fault}") from None
-    except (OSError, ValueError, EOFError, BadZipFile) as fault:
+        require_file(file)
+        if not is_zipfile(file):
+            raise UserError(
+                f"{file} is not an .npz file: save one by numpy.savez(file, state=..., action=..., ...); export --npz "
+                "writes a run as one"
+            )
+        arrays = read_arrays(file)
+    except (OSError, ValueError) as fault:
         raise UserError(f"{file} cannot be read: {fault}") from None
     missing = [name for name in ("state", "action", "next_state") if name not in arrays]
     if missing:
@@ -220,12 +216,16 @@ def read_npz(file: Path) -> Log:
     steps = arrays.get("step")
     if steps is not None and (steps.ndim != 1 or steps.dtype.kind not in "iu"):
         raise UserError(f"{file}: step must be whole numbers [N], not {steps.dtype} {list(steps.shape)}")
+    if steps is not None and not 0 <= int(steps.min()) <= int(steps.max()) < 2**31:
+        raise UserError(f"{file}: steps must count from 0, not from {steps.min()} to {steps.max()}")
     columns = {
         name: array
         for name, array in arrays.items()
         if name not in RESERVED and array.shape == (rows,) and array.dtype.kind in "iufbU"
     }
     episode = arrays.get("episode")
+    if episode is not None and (episode.ndim != 1 or episode.dtype.kind not in "iufbUS"):
+        raise UserError(f"{file}: episode must be numbers or names [N], not {episode.dtype} {list(episode.shape)}")
     return Log(
         str(file), numbers["state"], numbers["action"], numbers["next_state"], numbers.get("reward"), steps, episode,
         columns,

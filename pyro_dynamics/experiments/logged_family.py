@@ -1,6 +1,5 @@
 """What stands for the family of environments of a run that was fitted to logged data: there is no simulator."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -12,10 +11,12 @@ from gymnasium.spaces import Box
 from gymnasium.vector import SyncVectorEnv
 from torch import Tensor
 
+from pyro_dynamics.data_files import is_context, is_count, is_numbers, read_json
 from pyro_dynamics.environments import Context, Family, Schedule, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments.files import write_json
 from pyro_dynamics.experiments.logged_data import LoggedData
+from pyro_dynamics.experiments.trust import require_own_family
 from pyro_dynamics.tasks import BoxTask, Task
 
 NAME = "logged-data"
@@ -24,6 +25,8 @@ NO_SIMULATOR = (
     "this run was fitted to logged data and has no simulator: follow logged steps with adapt DIR --replay DATA"
 )
 FILE = "data.json"
+LARGEST_STATE = 100_000
+"""Entries of a state or an action; the networks grow with them."""
 
 
 @dataclass(frozen=True)
@@ -76,17 +79,35 @@ class DataDescription:
         """That of a run, or None for a run that acted in a simulator.
 
         Raises:
-            UserError: if the file is damaged.
+            UserError: if the file is damaged, or names a family whose code came with the folder.
         """
         file = folder / FILE
         if not file.is_file():
             return None
         try:
-            values = json.loads(file.read_text())
+            values = read_json(file)
             lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-            return cls(**values | lists)
-        except (OSError, ValueError, TypeError, AttributeError) as fault:
+            labels = tuple(tuple(one) if isinstance(one, list) else one for one in values.get("labels", ()))
+            described = cls(**values | lists | {"labels": labels})
+            described._check(values)
+        except (OSError, ValueError, TypeError, AttributeError, KeyError) as fault:
             raise UserError(f"{file} is damaged ({fault}): fit again") from None
+        require_own_family(described.family, folder)
+        return described
+
+    def _check(self, values: dict[str, Any]) -> None:
+        """Raises ValueError unless every field is what it should be."""
+        texts = isinstance(self.column, str) and isinstance(self.unit, str) and isinstance(self.family, str | None)
+        labels = values["labels"]
+        kinds = {type(label) if isinstance(label, str | list) else float for label in labels}
+        sizes = {len(label) for label in labels if isinstance(label, list)}
+        alike = bool(labels) and all(map(is_context, labels)) and len(kinds) == 1 and len(sizes) <= 1
+        if sizes:
+            alike &= sizes == {len(self.column.split(","))} and self.unit.count(",") in (0, max(sizes) - 1)
+        bounds = is_numbers(values["low"]) and is_numbers(values["high"]) and 0 < len(self.low) == len(self.high)
+        counts = is_count(self.state_dim) and 0 < self.state_dim <= LARGEST_STATE and isinstance(self.rewarded, bool)
+        if not (texts and alike and bounds and counts and len(self.low) <= LARGEST_STATE):
+            raise ValueError("its fields do not go together")
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,11 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box
 
+from pyro_dynamics.data_files import read_json
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments.hdf5_check import require_plain_hdf5
 from pyro_dynamics.experiments.logged_data import Log, refuse_not_finite
+from pyro_dynamics.experiments.trust import require_inside
 
 NOT_A_COLUMN = {"id", "seed", "total_steps"}
 """What Minari itself notes of every episode."""
@@ -46,13 +49,15 @@ def read_minari(source: str) -> Log:
     try:
         episodes = [episode for episode in dataset if len(episode)]
         metadata = list(dataset.storage.get_episode_metadata([episode.id for episode in episodes]))
-    except (OSError, KeyError, ValueError) as fault:
+    except Exception as fault:  # Minari raises many kinds for damaged episodes
         raise UserError(f"{source} is damaged: {fault}") from None
     if not episodes:
         raise UserError(f"{source} holds no transitions")
     lengths = [len(episode) for episode in episodes]
-    for name in ("observations", "actions", "rewards"):
-        for episode in episodes:
+    sizes = dataset.observation_space.shape[0], dataset.action_space.shape[0]
+    for episode in episodes:
+        _refuse_other_shapes(f"{source}, episode {episode.id}", episode, *sizes)
+        for name in ("observations", "actions", "rewards"):
             refuse_not_finite(f"{source}, episode {episode.id}", name, getattr(episode, name))
     columns = _columns(source, [_flat(one) for one in metadata], episodes)
     low, high = dataset.action_space.low.astype(np.float64), dataset.action_space.high.astype(np.float64)
@@ -73,14 +78,41 @@ def _open(source: str) -> Any:
     package = minari()
     folders = [folder for folder in (Path(source) / "data", Path(source)) if (folder / "metadata.json").is_file()]
     try:
-        return package.MinariDataset(folders[0]) if folders else package.load_dataset(source, download=False)
+        if folders:
+            _look_at(folders[0])
+        dataset = package.MinariDataset(folders[0]) if folders else package.load_dataset(source, download=False)
+        if not folders:
+            _look_at(Path(dataset.storage.data_path))
+        return dataset
     except FileNotFoundError:
         raise UserError(
             f"{source} is no .npz file, no folder of a Minari data set, and no Minari data set on this machine: "
             f"if it is a public one, first run minari download {source}"
         ) from None
-    except (ValueError, AssertionError, KeyError, OSError, ImportError) as fault:
+    except UserError:
+        raise
+    except Exception as fault:  # Minari raises many kinds for a damaged data set
         raise UserError(f"{source} is not a Minari data set that can be read: {fault}") from None
+
+
+def _look_at(folder: Path) -> None:
+    """Raises UserError or ValueError where a data set leads out of its folder, or claims what cannot be there."""
+    require_inside(folder)
+    for file in sorted(folder.glob("*.json")):
+        read_json(file)
+    for file in sorted(folder.glob("*.hdf5")):
+        require_plain_hdf5(file)
+
+
+def _refuse_other_shapes(where: str, episode: Any, entries: int, actions: int) -> None:
+    """Raises UserError unless the arrays of an episode are numbers of the shapes that its spaces tell."""
+    steps = len(episode)
+    wanted = {"observations": (steps + 1, entries), "actions": (steps, actions), "rewards": (steps,)}
+    for name, shape in wanted.items():
+        array = getattr(episode, name)
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub" or array.shape != shape:
+            found = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+            raise UserError(f"{where}: {name} are {found}, and should be numbers {list(shape)}")
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,14 +1,15 @@
 """The folder of a reproduction: runs, one small file for each measurement, and what is gathered from them."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyro_dynamics.data_files import is_context, is_count, is_number, is_numbers, read_json
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments.files import make_folder, plain, write_json, write_json_lines
 from pyro_dynamics.experiments.run_folder import RunFolder
+from pyro_dynamics.experiments.trust import require_inside, stamped, unstamped
 
 Row = dict[str, Any]
 """A line of ``scores.jsonl`` or ``latents.jsonl``."""
@@ -61,10 +62,12 @@ class Results:
         self.path, self.preset = path, preset
         settings = {"preset": preset, **plain(protocol)}
         file = make_folder(path) / "reproduction.json"
+        require_inside(path)
         if file.is_file():
             there = _read(file)
             if not isinstance(there, dict):
                 raise UserError(f"{file} does not hold the settings of a reproduction: choose another --out")
+            there = unstamped(there, file)
             different = [name for name in settings | there if there.get(name) != settings.get(name)]
             if different:
                 raise UserError(
@@ -72,7 +75,7 @@ class Results:
                 )
         elif any(path.iterdir()) and not (path / "runs").is_dir():
             raise UserError(f"{path} holds something else already: choose another --out")
-        write_json(file, settings)
+        write_json(file, stamped(settings))
 
     def run(self, family: str, agent: str, seed: int) -> Path:
         """The folder of a trained run."""
@@ -94,7 +97,7 @@ class Results:
 
     def influences(self) -> dict[str, dict[str, Any]]:
         """What was kept of each family, in the order of the names."""
-        return {file.stem: _read(file) for file in sorted(self.path.glob("influence/*.json"))}
+        return {file.stem: _influence(file) for file in sorted(self.path.glob("influence/*.json"))}
 
     def gather(
         self, runs: Iterable[tuple[str, str, int]], measurements: Iterable[Measurement]
@@ -114,7 +117,7 @@ class Results:
         for one in filter(self.has, measurements):
             base = {"family": one.family, "preset": self.preset, "agent": one.agent, "seed": one.seed}
             base |= {"split": one.split, "checkpoint": one.checkpoint}
-            there = _read(self._file(one))
+            there = _measured(self._file(one))
             scores += [{**base, **row} for row in there["scores"]]
             latents += [{**base, **row} for row in there["latents"]]
         write_json_lines(self.path / "scores.jsonl", scores)
@@ -127,6 +130,39 @@ class Results:
 
 def _read(file: Path) -> Any:
     try:
-        return json.loads(file.read_text())
+        return read_json(file)
     except (OSError, ValueError) as fault:
         raise UserError(f"{file} cannot be read ({fault}): delete it, and it is made again") from None
+
+
+def _measured(file: Path) -> dict[str, list[Row]]:
+    """Rows of scores and of latents that :meth:`Results.save` wrote."""
+    there = _read(file)
+    known = isinstance(there, dict) and all(isinstance(there.get(name), list) for name in ("scores", "latents"))
+    if not known or not all(map(_is_score, there["scores"])) or not all(map(_is_latent, there["latents"])):
+        raise UserError(f"{file} does not hold a measurement: delete it, and it is made again")
+    return there
+
+
+def _is_score(row: Any) -> bool:
+    if not isinstance(row, dict) or set(row) != {"context", "episode", "return"}:
+        return False
+    return is_context(row["context"]) and is_count(row["episode"]) and is_number(row["return"])
+
+
+def _is_latent(row: Any) -> bool:
+    if not isinstance(row, dict) or set(row) != {"context", "mean", "sd"}:
+        return False
+    numbers = is_numbers(row["mean"]) and is_numbers(row["sd"]) and len(row["mean"]) == len(row["sd"])
+    return numbers and is_context(row["context"])
+
+
+def _influence(file: Path) -> dict[str, Any]:
+    """What :meth:`Results.save_influence` wrote."""
+    there = _read(file)
+    horizons = there.get("horizons") if isinstance(there, dict) else None
+    if not isinstance(horizons, list) or not horizons or not all(isinstance(one, dict) for one in horizons):
+        raise UserError(f"{file} does not hold an influence: delete it, and it is made again")
+    if not is_number(horizons[0].get("influence")):
+        raise UserError(f"{file} does not hold an influence: delete it, and it is made again")
+    return there

@@ -1,16 +1,18 @@
 """The folder of a run: configuration, metrics, transitions and checkpoints."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pyro_dynamics.data_files import read_json, read_text
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments.checkpoint_files import drop_state, load_state, save_state
 from pyro_dynamics.experiments.files import make_folder, write_json, write_json_lines, write_whole
 from pyro_dynamics.experiments.lock import LOCK
+from pyro_dynamics.experiments.rows import parse_rows, require_metrics
+from pyro_dynamics.experiments.trust import require_inside, require_own_family, stamped, unstamped
 from pyro_dynamics.transitions import Transitions
 
 
@@ -55,7 +57,7 @@ class RunFolder:
         cls.require_free(path)
         for part in ("transitions", "checkpoints"):
             make_folder(path / part)
-        write_json(path / "config.json", config)
+        write_json(path / "config.json", stamped(config))
         return cls(path, config)
 
     @classmethod
@@ -63,10 +65,11 @@ class RunFolder:
         """A run that was there before.
 
         Raises:
-            UserError: if the folder does not hold one.
+            UserError: if the folder does not hold one, if a newer version made it, if a link in it leads out of it, or
+                if it names a family whose code came with it.
         """
         try:
-            config = json.loads((path / "config.json").read_text())
+            config = read_json(path / "config.json")
         except OSError:
             raise UserError(
                 f"{path} is not a run folder: it has no readable config.json; make one with train"
@@ -75,18 +78,26 @@ class RunFolder:
             raise UserError(f"{path / 'config.json'} is not JSON: {fault}") from None
         if not isinstance(config, dict):
             raise UserError(f"{path / 'config.json'} does not hold a configuration")
+        config = unstamped(config, path / "config.json")
+        require_inside(path)
+        require_own_family(config.get("family"), path)
         return cls(path, config)
 
     @property
     def last_round(self) -> int | None:
         """The newest whole round, or None before the first."""
-        numbers = [file.stem.removeprefix("round-") for file in self.path.glob("checkpoints/round-*.pt")]
-        return max((int(number) for number in numbers if number.isdecimal()), default=None)
+        return max(self._rounds(), default=None)
+
+    def _rounds(self) -> list[int]:
+        """Rounds with a checkpoint."""
+        names = [file.stem.removeprefix("round-") for file in self.path.glob("checkpoints/round-*.pt")]
+        numbers = [int(name) for name in names if name.isdecimal()]
+        return sorted(m for m in numbers if self._checkpoint(m).is_file())
 
     def save_config(self, config: dict[str, Any]) -> None:
         """Replace the configuration (a resumed run may have more rounds)."""
         self.config = config
-        write_json(self.path / "config.json", config)
+        write_json(self.path / "config.json", stamped(config))
 
     def save_round(
         self, m: int, data: Transitions, rows: Sequence[dict[str, Any]], state: dict[str, Any], keep: Sequence[int]
@@ -110,11 +121,12 @@ class RunFolder:
         if not file.exists():
             return []
         try:
-            rows = [json.loads(line) for line in file.read_text().splitlines()]
-            last = self.last_round
-            return [row for row in rows if row["round"] <= (last if last is not None else -1)]
-        except (ValueError, KeyError, TypeError) as fault:
+            rows = parse_rows(read_text(file))
+            require_metrics(rows)
+        except (OSError, ValueError) as fault:
             raise UserError(f"{file} does not hold metrics: {fault}") from None
+        last = self.last_round
+        return [row for row in rows if row["round"] <= (last if last is not None else -1)]
 
     def transitions(self) -> list[Transitions]:
         """The transitions of each whole round."""
@@ -132,8 +144,7 @@ class RunFolder:
             raise UserError(f"{self.path} holds no checkpoint yet: go on with it by train --resume {self.path}")
         file = self._checkpoint(m)
         if not file.exists():
-            there = sorted(int(other.stem.removeprefix("round-")) for other in file.parent.glob("round-*.pt"))
-            raise UserError(f"{self.path} has no checkpoint of round {m}: it has {there}")
+            raise UserError(f"{self.path} has no checkpoint of round {m}: it has {self._rounds()}")
         return load_state(file)
 
     def _transitions(self, m: int) -> Path:

@@ -1,16 +1,17 @@
 """What ``pyro-dynamics adapt`` left in a folder, read back and checked."""
 
-import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 
+from pyro_dynamics.data_files import is_count, is_number, read_arrays, read_json, read_text
 from pyro_dynamics.environments import Context
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments.rows import parse_rows, require_steps
+from pyro_dynamics.experiments.trust import require_inside, unstamped
 from pyro_dynamics.transitions import Transitions
 
 
@@ -56,13 +57,17 @@ def load_adaptation(folder: Path) -> Adaptation:
     """
     if not (folder / "steps.jsonl").is_file():
         raise UserError(f"{folder} holds no adaptation: give the folder that pyro-dynamics adapt names as its results")
+    require_inside(folder)
     rows = _rows(folder / "steps.jsonl")
     has_latent = bool(rows[0]["mean"])
     needed = ["transitions.npz", "summary.json"] + ["beliefs.npz"] * has_latent
     if not all((folder / name).is_file() for name in needed):
         raise _old(folder)
     summary = _summary(folder / "summary.json")
-    transitions = Transitions(**_arrays(folder / "transitions.npz", [field.name for field in fields(Transitions)]))
+    try:
+        transitions = Transitions.load(folder / "transitions.npz")
+    except UserError as fault:
+        raise UserError(f"{fault}: run adapt again") from None
     latent = log_q = None
     if has_latent:
         belief = _arrays(folder / "beliefs.npz", ["latent", "log_q"])
@@ -75,15 +80,13 @@ def load_adaptation(folder: Path) -> Adaptation:
 
 def _rows(file: Path) -> list[dict[str, Any]]:
     """The steps; the message names the line that is damaged."""
-    rows = []
-    for number, line in enumerate(_text(file).splitlines(), 1):
-        try:
-            row = json.loads(line)
-            # Looked up only for the sake of the error.
-            row["step"], row["context"], len(row["mean"]), float(row["coverage"])
-        except (ValueError, KeyError, TypeError):
-            raise UserError(f"{file} is damaged in line {number}: run adapt again") from None
-        rows.append(row)
+    try:
+        rows = parse_rows(read_text(file))
+        if rows and "step" in rows[0] and "coverage" not in rows[0]:
+            raise _old(file.parent)
+        require_steps(rows)
+    except (OSError, ValueError) as fault:
+        raise UserError(f"{file} is damaged ({fault}): run adapt again") from None
     if not rows:
         raise UserError(f"{file} is empty: run adapt again")
     return rows
@@ -91,11 +94,16 @@ def _rows(file: Path) -> list[dict[str, Any]]:
 
 def _summary(file: Path) -> dict[str, Any]:
     try:
-        summary = json.loads(_text(file))
-    except ValueError:
-        raise UserError(f"{file} is damaged: run adapt again") from None
+        summary = read_json(file)
+    except (OSError, ValueError) as fault:
+        raise UserError(f"{file} is damaged ({fault}): run adapt again") from None
     if not isinstance(summary, dict) or not {"run", "checkpoint", "online"} <= set(summary):
         raise _old(file.parent)
+    summary = unstamped(summary, file)
+    online = summary["online"]
+    known = isinstance(online, dict) and is_number(online.get("temperature")) and 0 < online["temperature"] <= 1
+    if not known or not isinstance(summary["run"], str) or not is_count(summary["checkpoint"]):
+        raise UserError(f"{file} is damaged: run adapt again")
     return summary
 
 
@@ -103,29 +111,21 @@ def _old(folder: Path) -> UserError:
     return UserError(f"{folder} was made by an older version: run adapt again")
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as fault:
-        raise UserError(f"{file} cannot be read ({fault}): run adapt again") from None
-
-
 def _arrays(file: Path, names: list[str]) -> dict[str, torch.Tensor]:
     try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return {name: torch.from_numpy(arrays[name]) for name in names}
-    except (OSError, KeyError, ValueError, TypeError, AttributeError, EOFError, BadZipFile):
-        raise UserError(f"{file} is damaged: run adapt again") from None
+        return {name: torch.from_numpy(array).float() for name, array in read_arrays(file, names).items()}
+    except (OSError, ValueError, TypeError) as fault:
+        raise UserError(f"{file} is damaged ({fault}): run adapt again") from None
 
 
 def _refuse_other_lengths(folder: Path, adaptation: Adaptation) -> None:
     """Files of two adaptations, one of which was stopped, do not go together."""
     data, steps = adaptation.transitions, len(adaptation.rows)
-    axes = {"state": 2, "action": 2, "next_state": 2, "reward": 1, "environment": 1, "step": 1}
-    fit = all((value := getattr(data, name)).dim() == axis and len(value) == steps for name, axis in axes.items())
+    fit = len(data) == steps and not data.environment.any()
     if adaptation.latent is not None and adaptation.log_q is not None:
         latent = adaptation.latent
         fit &= latent.ndim == 3 and len(latent) == steps and adaptation.log_q.shape == latent.shape[:2]
+        fit &= latent.ndim == 3 and latent.shape[1] > 0 and latent.shape[2] == len(adaptation.rows[0]["mean"])
     if not fit:
         raise UserError(f"the files in {folder} do not belong to the same {steps} steps: run adapt again")
 

@@ -11,8 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from pyro_dynamics.data_files import parse_json, read_text
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json
+from pyro_dynamics.experiments.trust import require_inside
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class SweepFolder:
             UserError: if it cannot be made, or another command is at work in it.
         """
         folder = cls(make_folder(path.absolute()), secrets.token_hex(8))
+        require_inside(path)
         with (path / "at-work").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -84,8 +87,13 @@ class SweepFolder:
         """When this command began a job, and began it again."""
         if not self._tries(name).exists():
             return []
-        lines = self._tries(name).read_text().split("\n")[:-1]  # what has no end is still being written
-        return [noted for noted in (Try(**json.loads(line)) for line in lines) if noted.command == self.command]
+        file = self._tries(name)
+        try:
+            lines = read_text(file).split("\n")[:-1]  # what has no end is still being written
+            noted = [Try(**parse_json(line)) for line in lines]
+        except (OSError, ValueError, TypeError) as fault:
+            raise UserError(f"{file} is damaged ({fault}): delete it") from None
+        return [one for one in noted if one.command == self.command]
 
     def save(self, rows: list[dict[str, Any]]) -> None:
         """Write the table of jobs."""

@@ -144,7 +144,29 @@ class Team:
         if not isinstance(agents, list) or len(agents) != len(self.agents):
             raise UserError(f"the checkpoint does not hold the {len(self.agents)} agents of the configuration")
         for agent, part in zip(self.agents, agents, strict=True):
+            _require_moments(agent, part)
             agent.load_state_dict(part)
+
+
+def _require_moments(agent: Agent, state: Any) -> None:
+    """Refuse an optimiser's state for parameters of other sizes: torch would take it, and stumble in training."""
+    optimiser = state.get("optimiser") if isinstance(state, Mapping) else None
+    moments = optimiser.get("state") if isinstance(optimiser, Mapping) else None
+    parameters = [one for group in agent.offline.optimiser.param_groups for one in group["params"]]
+    if not isinstance(moments, Mapping) or not set(moments) <= set(range(len(parameters))):
+        raise UserError("the checkpoint is from another architecture than the configuration: its optimiser is another")
+    for index, entry in moments.items():
+        known = isinstance(entry, Mapping) and {"step", "exp_avg", "exp_avg_sq"} <= set(entry)
+        sizes = [tuple(getattr(entry[name], "shape", (-1,))) for name in ("exp_avg", "exp_avg_sq")] if known else []
+        if not known or sizes != [tuple(parameters[index].shape)] * 2 or not _is_step(entry["step"]):
+            raise UserError(
+                "the checkpoint is from another architecture than the configuration: its optimiser has other moments"
+            )
+
+
+def _is_step(value: Any) -> bool:
+    one = isinstance(value, Tensor) and value.numel() == 1 and value.is_floating_point()
+    return one or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _join(parts: list[tuple[Tensor, Tensor]]) -> Tensor:

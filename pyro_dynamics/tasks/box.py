@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.tasks.ending import ends, fit_ending
+from pyro_dynamics.tasks.ending import ending_sizes, ends, fit_ending
 from pyro_dynamics.tasks.functions import Function, name_of
 from pyro_dynamics.tasks.spaces import check_spaces
 from pyro_dynamics.tasks.task import Task
@@ -135,6 +135,7 @@ class BoxTask(Task):
         return self._learned
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        refuse_other_shapes(state, self)
         self._learned = dict(state)
         self._on: dict[tuple[torch.device, torch.dtype], dict[str, Tensor]] = {}
 
@@ -151,6 +152,17 @@ class BoxTask(Task):
                 known = {**self._start, **self._learned}
                 self._on[key] = {name: value.to(like.device, like.dtype) for name, value in known.items()}
         return self._on[key]
+
+
+def refuse_other_shapes(state: Mapping[str, Any], task: BoxTask) -> None:
+    """Raises ValueError unless what a checkpoint says was learned is what a task of these sizes learns."""
+    sizes: dict[str, tuple[int, ...]] = dict.fromkeys(("mean", "scale"), (task.target_dim,))
+    ending = ending_sizes(task.feature_dim) if task.learns_termination else {}
+    if state and (set(state) & set(ending)) not in (set(), set(ending)):
+        raise ValueError("the task has learned a part of a termination")
+    for name, value in state.items():
+        if not isinstance(value, Tensor) or tuple(value.shape) != (sizes | ending).get(name):
+            raise ValueError(f"the task learns no {str(name)[:40]} of the shape {list(getattr(value, 'shape', []))}")
 
 
 def _takes_context(function: Any, what: str) -> bool:

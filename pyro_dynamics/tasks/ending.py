@@ -44,6 +44,18 @@ def fit_ending(reached: Tensor, ended: Tensor) -> dict[str, Tensor]:
     return {"ending.mean": mean, "ending.scale": scale, **weights}
 
 
+def ending_sizes(entries: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of what :func:`fit_ending` gives for observations of so many entries."""
+    widths = {0: (entries, HIDDEN), 2: (HIDDEN, HIDDEN), 4: (HIDDEN, 1)}
+    layers = {f"ending.{layer}.weight": (out, into) for layer, (into, out) in widths.items()}
+    return {
+        "ending.mean": (entries,),
+        "ending.scale": (entries,),
+        **layers,
+        **{f"ending.{layer}.bias": (out,) for layer, (_, out) in widths.items()},
+    }
+
+
 def ends(weights: Mapping[str, Tensor], reached: Tensor) -> Tensor:
     """Whether an episode ends in the observations ``[..., S]``: booleans ``[...]``."""
     x = (reached - weights["ending.mean"]) / weights["ending.scale"]

@@ -218,7 +218,7 @@ def spoiled(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
         ("a vector", "action has the shape [480]"),
         ("shapes", "[480, 3] and [480, 2]"),
         ("text", "state must be numbers"),
-        ("objects", "gravity cannot be read: Object arrays"),
+        ("objects", "gravity holds Python objects"),
         ("one", "of one environment (gravity 3)"),
         ("no group", "no column 'gravity'"),
         ("group not finite", "gravity is nan in row 5"),
