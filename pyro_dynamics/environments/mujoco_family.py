@@ -178,7 +178,7 @@ class MujocoPhysics(HiddenParameterWrapper):
         nominal, data, random = state["_simulator"]
         inner: Any = state["env"].unwrapped
         super().__setstate__({**state, "_simulator": Simulator(inner.model, inner.data, nominal)})
-        mujoco.mj_copyData(inner.data, inner.model, data)  # type: ignore[attr-defined]
+        mujoco.mj_copyData(inner.data, inner.model, data)
         inner.np_random = random
 
 
