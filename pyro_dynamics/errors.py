@@ -8,6 +8,10 @@ class UserError(Exception):
     """
 
 
+class EnvironmentFault(UserError):
+    """Somebody's environment did what it must not, told in one line; its own exception, if any, is the cause."""
+
+
 def require_positive(settings: object, *names: str) -> None:
     """Check that the named attributes of a settings object are positive numbers.
 

@@ -19,9 +19,11 @@ from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.diagnostics.figures import draw_adaptation
 from pyro_dynamics.diagnostics.health import RECENT, Stream
 from pyro_dynamics.environments import Context, Family, Schedule
+from pyro_dynamics.environments.guarded import limit_steps
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team, adapt
 from pyro_dynamics.experiments.adaptation import AdaptationStep, replay, telling
+from pyro_dynamics.experiments.faults import Faults
 from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json, write_json_lines, write_whole
 from pyro_dynamics.experiments.logged_family import require_simulator
 from pyro_dynamics.experiments.stream_diagnosis import SHORT
@@ -77,6 +79,9 @@ class AdaptFlags:
     """Round whose checkpoint acts; the newest by default."""
     out: Path | None = None
     """Where the results go; by default DIR/adapt/NAME with a name made of the other flags."""
+    step_limit: float | None = None
+    """Seconds that one step or reset of an environment may take; then it is left out as one that raises. No limit by
+    default."""
     quiet: bool = False
     """Print only the summary."""
     threads: int = 1
@@ -103,6 +108,7 @@ def main(arguments: Sequence[str]) -> None:
     if not flags.quiet:
         numbers = f"{'reward':>8} {'log p(s)':>9} {'in 90 %':>8}"
         print(f"{'step':>5} {family.axis:>20} {numbers}  belief: mean +- sd of each latent")
+    faults = meeting.faults
     with film or nullcontext():
         for step in tqdm(meeting.stream, total=meeting.steps, unit="step", disable=None):
             row = {
@@ -125,7 +131,10 @@ def main(arguments: Sequence[str]) -> None:
             if film is not None:
                 film.add(step)
 
-    summary = summarise(rows, trained, family) | {"health": health(rows, trained, reached(folder, flags.checkpoint))}
+    if not rows:
+        raise faults.now[0]
+    summary = summarise(rows, trained, family) | faults.of([0])
+    summary["health"] = health(rows, trained, reached(folder, flags.checkpoint))
     settings = {
         "run": str(flags.dir.resolve()),
         "seed": flags.seed,
@@ -148,6 +157,8 @@ def main(arguments: Sequence[str]) -> None:
     for index, finding in enumerate(summary["health"]):
         print(f"{'also' if index else 'belief'}: {finding['state']}: {finding['why']}")
     print(f"results: {out}\npicture: {out / 'belief.png'}" + ("" if film is None else f"\nvideo: {film.path}"))
+    if faults.now:
+        raise UserError(f"cut short after {len(rows)} steps, whose results were kept: {faults.now[0]}")
 
 
 @dataclass(frozen=True)
@@ -160,6 +171,7 @@ class Meeting:
         out: the folder of the results.
         told: what the summary tells of where the steps come from.
         film: the video, if there is to be one.
+        faults: what the environment does wrong on the way, which ends the stream.
     """
 
     stream: Iterator[AdaptationStep]
@@ -167,6 +179,7 @@ class Meeting:
     out: Path
     told: dict[str, Any]
     film: Film | None = None
+    faults: Faults = field(default_factory=Faults)
 
 
 def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Family, trained: Team) -> Meeting:
@@ -183,13 +196,15 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     schedule = read_schedule(flags, family, flags.steps or config.steps)
     steps = flags.steps or schedule.length or (schedule.last_change and schedule.last_change + 500) or config.steps
     robots = make_robots(family, [schedule], steps, flags.video)
+    limit_steps(robots, flags.step_limit)
     # Made before anything runs: a folder that cannot be written to must not cost the results.
     contexts = re.sub(r"[:,=/\s]", "_", flags.schedule or label(schedule.at(0)))
     out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps))
     film = Film(out / "episode", robots, 0, steps, trained, family) if flags.video else None
     team = team_for(trained, family, [schedule.at(0)])
-    stream = adapt(team, robots, flags.seed, before_step=telling(team, [schedule]), belief_draws=BELIEF_DRAWS)
-    return Meeting(stream, steps, out, {"schedule": [list(change) for change in schedule.changes]}, film)
+    tell, faults = telling(team, [schedule]), Faults()
+    stream = adapt(team, robots, flags.seed, before_step=tell, belief_draws=BELIEF_DRAWS, on_fault=faults)
+    return Meeting(stream, steps, out, {"schedule": [list(change) for change in schedule.changes]}, film, faults)
 
 
 def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family, trained: Team) -> Meeting:

@@ -82,6 +82,10 @@ def load_run(
     online = online or config.online
     config = replace(in_real_time(config) if realtime else config, online=online)
     family = family_of(folder, config)
+    if checkpoint is not None and checkpoint < 1:
+        raise UserError(
+            f"--checkpoint must be at least 1, not {checkpoint}: round 0 acts at random, and trains nothing"
+        )
     state = folder.checkpoint(checkpoint)
     team = build_team(config, family, action_space(family, config.steps))
     team.load_state_dict(state)
@@ -118,6 +122,10 @@ def team_for(team: Team, family: Family, contexts: Sequence[Context | None]) -> 
     return met
 
 
+MOST_THREADS = 1024
+"""More than any machine is fast with."""
+
+
 def nearest(family: Family, context: Context | None) -> int:
     """Index of the training context nearest to ``context``; of the first where they have no order.
 
@@ -147,6 +155,8 @@ def set_threads(threads: int) -> None:
     """
     if threads < 1:
         raise UserError(f"--threads must be at least 1, not {threads}")
+    if threads > MOST_THREADS:  # torch would give up in the middle of something, when it starts them
+        raise UserError(f"--threads must be at most {MOST_THREADS}, not {threads}: as many as there are cores at best")
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     keep_memory()

@@ -42,6 +42,9 @@ NUTS_ROWS, NUTS_DRAWS, NUTS_WARM_UP, NUTS_CHAINS = 50, 200, 200, 2
 """A thinned data set: each leapfrog step of NUTS evaluates the network on all of it."""
 ORACLE = "an oracle, which is told the true context and infers nothing,"
 
+MOST = {"draws": 20_000, "particles": 20_000, "refits": 100}
+"""More would fill the memory, and tell nothing new."""
+
 
 @dataclass(frozen=True)
 class DiagnoseFlags:
@@ -103,6 +106,8 @@ def check(flags: DiagnoseFlags) -> None:
     for name, least in (("draws", 100), ("horizon", 1), ("particles", 20), ("refits", 0), ("sbc", 0), ("seed", 0)):
         if getattr(flags, name) < least:
             raise UserError(f"--{name} must be at least {least}, not {getattr(flags, name)}")
+        if name in MOST and getattr(flags, name) > MOST[name]:
+            raise UserError(f"--{name} must be at most {MOST[name]}, not {getattr(flags, name)}: memory grows with it")
     if flags.seed >= 2**63:
         raise UserError(f"--seed must be below 2**63, not {flags.seed}")
     if 0 < flags.sbc < 50:

@@ -12,8 +12,10 @@ from tqdm import tqdm
 
 from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.environments import Context, Family
+from pyro_dynamics.environments.guarded import limit_steps
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import adapt
+from pyro_dynamics.experiments.faults import Faults
 from pyro_dynamics.experiments.files import make_folder, write_json
 from pyro_dynamics.experiments.logged_family import require_simulator
 from pyro_dynamics.experiments.trust import file_name
@@ -48,6 +50,9 @@ class EvaluateFlags:
     with; the first update compiles, which takes some ten seconds."""
     video: bool = False
     """Film the first episode in each context, with the belief beside the robot."""
+    step_limit: float | None = None
+    """Seconds that one step or reset of an environment may take; then it is left out as one that raises. No limit by
+    default."""
     seed: int = 0
     """Names the random streams."""
     checkpoint: int | None = None
@@ -83,6 +88,8 @@ def main(arguments: Sequence[str]) -> None:
     make_folder(out.parent)
 
     robots = make_robots(family, contexts, steps, flags.video)
+    limit_steps(robots, flags.step_limit)
+    faults = Faults()
     films: list[Film] = []
     if flags.video:
         where = make_folder(out.parent / "videos")
@@ -98,7 +105,9 @@ def main(arguments: Sequence[str]) -> None:
             draws = VIDEO_DRAWS if films else 0
             with ExitStack() as cameras:
                 filming = [cameras.enter_context(film) for film in films]
-                for step in adapt(team_for(trained, family, contexts), robots, flags.seed, episode, belief_draws=draws):
+                faults.begin()
+                team = team_for(trained, family, contexts)
+                for step in adapt(team, robots, flags.seed, episode, belief_draws=draws, on_fault=faults):
                     returns += step.reward * step.alive
                     log_likelihoods += torch.where(step.alive, step.log_likelihood, torch.zeros(()))
                     alive_steps += step.alive
@@ -108,6 +117,8 @@ def main(arguments: Sequence[str]) -> None:
             videos += [film.path for film in films]
             films = []  # the first episode is enough
             for k, context in enumerate(contexts):
+                if not alive_steps[k]:
+                    raise faults.now[k]
                 row = {
                     "step": step.index,
                     "context": context,
@@ -119,6 +130,7 @@ def main(arguments: Sequence[str]) -> None:
                         "return": float(returns[k]),
                         "log_likelihood": float(log_likelihoods[k] / alive_steps[k]),
                         "belief": describe(row, trained, family),
+                        **faults.of([k]),
                     }
                 )
     robots.close()

@@ -3,9 +3,10 @@
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import EnvironmentFault, UserError
 from pyro_dynamics.version import __version__
 
 COMMANDS = {
@@ -47,6 +48,10 @@ def run(command: str, arguments: Sequence[str]) -> int:
     """Run the module of ``command``; a :class:`UserError` becomes one line and exit code 2."""
     try:
         return importlib.import_module(f"pyro_dynamics.runners.{command}").main(arguments) or 0
+    except EnvironmentFault as fault:
+        if isinstance(fault.__cause__, Exception):  # it was raised in somebody's environment: that is for them to read
+            traceback.print_exception(fault.__cause__)
+        return fail(str(fault))
     except UserError as mistake:
         return fail(str(mistake))
     except KeyboardInterrupt:

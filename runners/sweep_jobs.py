@@ -60,7 +60,9 @@ def make_job(wanted: dict[str, Any], flags: train.TrainFlags) -> Job:
         if getattr(config, name) != value:
             raise UserError(f"the {name} is the sweep's to choose: name it before the --")
     if replace(flags, run=config) != train.TrainFlags(config):
-        raise UserError("--out, --resume, --tensorboard and --threads of train are not for the jobs of a sweep")
+        raise UserError(
+            "--out, --resume, --tensorboard, --step-limit and --threads of train are not for the jobs of a sweep"
+        )
     guide = "" if config.guide == DEFAULT_GUIDE else f"-{config.guide}"
     return Job(f"{find_family(config.family).name}/{config.agent}{guide}-{config.seed}", config)
 

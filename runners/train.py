@@ -14,6 +14,7 @@ from pyro_dynamics.control import describe_precision
 from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.diagnostics.figures import draw_training
 from pyro_dynamics.environments import FAMILIES, Family, find_family
+from pyro_dynamics.environments.guarded import limit_steps
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team, check_task, learn
 from pyro_dynamics.experiments.files import write_bytes
@@ -54,6 +55,9 @@ class TrainFlags:
     """Go on with the run in this folder after its last whole round; only --rounds may be given with it."""
     tensorboard: bool = False
     """Write the metrics of each round to DIR/tensorboard too."""
+    step_limit: float | None = None
+    """Seconds that one step or reset of an environment may take; then it is left out as one that raises. No limit by
+    default."""
     threads: int = 1
     """Processor threads. More than one is slower where another process is busy, and changes the last digits."""
 
@@ -65,7 +69,9 @@ def main(arguments: Sequence[str]) -> None:
     if flags.tensorboard:
         summary_writer()  # told before there is a folder, if it is missing
     path = flags.resume or flags.out or Path("runs") / default_name(flags.run)
-    folder = train_run(flags.run, path, go_on=flags.resume is not None, tensorboard=flags.tensorboard)
+    folder = train_run(
+        flags.run, path, go_on=flags.resume is not None, tensorboard=flags.tensorboard, step_limit=flags.step_limit
+    )
     print_returns(folder, find_family(flags.run.family))
 
 
@@ -76,6 +82,7 @@ def train_run(
     go_on: bool,
     tensorboard: bool = False,
     after_round: Callable[[int], None] | None = None,
+    step_limit: float | None = None,
 ) -> RunFolder:
     """Learn what a configuration says, and keep the run in a folder.
 
@@ -85,15 +92,17 @@ def train_run(
         go_on: after the last whole round of the run that is there; otherwise the folder must be new.
         tensorboard: write the metrics of each round to ``tensorboard`` in the folder too.
         after_round: told of each round that is safe on the disk; what it raises ends the training there.
+        step_limit: seconds that a step of an environment may take.
 
     Raises:
         UserError: if a setting makes no sense, or the folder does not hold what it should.
     """
     family = find_family(config.family)
     robots = family.make_vector(family.train * config.episodes, config.steps)
+    limit_steps(robots, step_limit)
     team = build_team(config, family, robots.single_action_space)
     if not go_on:
-        warn_of_task(config, family, team)
+        warn_of_task(config, family, team, step_limit)
         RunFolder.require_free(path)
     with closing(robots), lock_folder(path):  # only now: settings that make no sense have been refused
         folder = open_folder(config, path, go_on)
@@ -161,9 +170,10 @@ def is_whole(folder: RunFolder, config: RunConfig) -> bool:
     return (folder.last_round or 0) >= config.rounds and (folder.path / "training.png").is_file()
 
 
-def warn_of_task(config: RunConfig, family: Family, team: Team) -> None:
+def warn_of_task(config: RunConfig, family: Family, team: Team, step_limit: float | None) -> None:
     """Check the task on robots of their own, and say where it is not what the environment does."""
     robots = family.make_vector(family.train, config.steps)
+    limit_steps(robots, step_limit)
     for warning in check_task(team.agents[0].task, robots, config.seed):
         print(f"warning: {warning}", file=sys.stderr)
     robots.close()

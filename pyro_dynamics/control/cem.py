@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyro_dynamics.control.contract import Objective, Planner, shifted, worst_if_not_finite
+from pyro_dynamics.control.contract import Objective, Planner, any_finite, shifted, worst_if_not_finite
 from pyro_dynamics.errors import UserError, require_fraction, require_positive
 
 
@@ -74,6 +74,7 @@ def plan_cem(objective: Callable[[], Objective], mean: Tensor, config: CEMConfig
         best = returns.topk(config.elites, dim=1).indices
         elites = candidates.take_along_dim(best[:, :, None, None], dim=1)
         new_variance, new_mean = torch.var_mean(elites, dim=1, correction=0)
+        unfinished &= any_finite(returns)
         mean = torch.where(unfinished, new_mean.lerp(mean, config.smoothing), mean)
         variance = torch.where(unfinished, new_variance.lerp(variance, config.smoothing), variance)
         unfinished = variance.amax(dim=(1, 2), keepdim=True) > config.min_variance

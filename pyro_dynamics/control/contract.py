@@ -35,6 +35,8 @@ class Planner:
     ) -> Tensor:
         """The best actions found; a return that is not a finite number is the worst return.
 
+        Where no return is finite, the search stays where it started.
+
         Args:
             objective: called once in each iteration, for a fresh objective (new particles, new latents).
             shape: problems K, horizon H and action size A; when it changes, the last plan is forgotten.
@@ -73,3 +75,8 @@ def shifted(plan: Tensor, last: Tensor) -> Tensor:
 def worst_if_not_finite(returns: Tensor) -> Tensor:
     """Returns with every NaN and infinity as the worst, so that none of them can be an elite."""
     return torch.where(returns.isfinite(), returns, -torch.inf)
+
+
+def any_finite(returns: Tensor) -> Tensor:
+    """Which problems have a candidate with a finite return at all, ``[K, 1, 1]``; the others keep their plan."""
+    return returns.isfinite().any(1)[:, None, None]

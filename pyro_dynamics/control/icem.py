@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pyro_dynamics.control.contract import Objective, Planner, shifted, worst_if_not_finite
+from pyro_dynamics.control.contract import Objective, Planner, any_finite, shifted, worst_if_not_finite
 from pyro_dynamics.control.noise import coloured_noise
 from pyro_dynamics.errors import UserError, require_fraction, require_positive
 
@@ -95,12 +95,13 @@ class ICEM(Planner):
             best = returns.topk(config.elites, dim=1).indices  # the best first
             elites = candidates.take_along_dim(best[:, :, None, None], dim=1)
             new_deviation, new_mean = torch.std_mean(elites, dim=1, correction=0)
-            mean = new_mean.lerp(mean, config.smoothing)
-            deviation = new_deviation.lerp(deviation, config.smoothing)
+            found = any_finite(returns)
+            mean = torch.where(found, new_mean.lerp(mean, config.smoothing), mean)
+            deviation = torch.where(found, new_deviation.lerp(deviation, config.smoothing), deviation)
             kept = elites[:, : config.kept]
         self.mean = shifted(mean, mean[:, -1:])
         self.elites = shifted(kept, self._last_actions(generator))
-        return elites[:, 0] if config.execute == "best" else mean
+        return torch.where(found, elites[:, 0], mean) if config.execute == "best" else mean
 
     def _propose(self, mean: Tensor, deviation: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """Candidates ``[K, C, H, A]``, clipped: an action at its bound is often the best, and must be likely."""

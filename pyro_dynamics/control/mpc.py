@@ -65,6 +65,9 @@ class MPC:
     def act(self, state: Tensor, posterior: Distribution, environment: Tensor, generator: torch.Generator) -> Tensor:
         """The first actions of new plans for B robots.
 
+        They are finite and within the bounds, whatever the model and the posterior say. Where no candidate has a finite
+        return, the last plan goes on, or the middle of the bounds is sent where there is none.
+
         Args:
             state: ``[B, S]``.
             posterior: q(e) with batch shape ``[K]``; each particle draws its latent from it in each iteration.
@@ -77,13 +80,25 @@ class MPC:
 
         def objective() -> Objective:
             with drawing_from(generator):
-                latents = posterior.sample((self.config.particles,))[:, environment].transpose(0, 1)
+                latents = _draw(posterior, self.config.particles)[:, environment].transpose(0, 1)
             return lambda candidates: self.sampler.returns(state, self.to_units(candidates), latents, generator)
 
         self.environment = environment
         plan = self.planner.plan(objective, (len(state), self.config.horizon, len(self.action_low)), generator)
-        return self.to_units(plan[:, 0])
+        action = self.to_units(plan[:, 0].nan_to_num(0.0))
+        return action.clamp(self.action_low, self.action_high)  # not past them by a rounding error
 
     def to_units(self, actions: Tensor) -> Tensor:
         """Map actions from [-1, 1] to the environment's bounds."""
         return self.action_low + (actions + 1) / 2 * (self.action_high - self.action_low)
+
+
+def _draw(posterior: Distribution, particles: int) -> Tensor:
+    """Latents ``[P, K, d]``; all NaN, so that no plan of theirs is followed, where torch refuses to draw from a NaN."""
+    try:
+        return posterior.sample((particles,))
+    except (RuntimeError, ValueError):
+        mean = posterior.mean
+        if (mean.isfinite() & posterior.stddev.isfinite()).all():
+            raise
+        return mean.new_full((particles, *mean.shape), torch.nan)

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
 from pyro_dynamics.environments.contexts import Context, as_context, numbers, parse_number, split_context
+from pyro_dynamics.environments.guarded import Guarded, guards
 from pyro_dynamics.environments.hidden_parameter import AttributeContext, hidden_parameter
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
 from pyro_dynamics.environments.schedule_text import parse_schedule
@@ -163,7 +164,8 @@ class Family:
     def make(self, context: Context | Schedule, max_steps: int, **how: Any) -> gymnasium.Env:
         """One environment whose episodes are truncated after ``max_steps`` steps.
 
-        Its true context is in ``info["context"]``, read back from the simulator, and never in the observation.
+        Its true context is in ``info["context"]``, read back from the simulator, and never in the observation. What it
+        does wrong is told by an :class:`~pyro_dynamics.errors.EnvironmentFault`.
 
         Args:
             context: the hidden parameters, or how they change.
@@ -178,7 +180,8 @@ class Family:
         env = self._create(start, max_steps, how)
         if hidden_parameter(env) is None:
             env = AttributeContext(env, self.parameter, start)
-        return self.make_task().wrap(ScheduledContext(env, schedule))  # a task may read the true context in info
+        # A task may read the true context in info, and sees no observation that is not well.
+        return self.make_task().wrap(Guarded(ScheduledContext(env, schedule), self.axis))
 
     def _create(self, context: Context, max_steps: int, how: Mapping[str, Any]) -> gymnasium.Env:
         values: tuple[Any, ...] = (context,) if isinstance(context, str) else numbers(context)
@@ -211,6 +214,8 @@ class Family:
         makers = [lambda context=context: self.make(context, max_steps, **how) for context in contexts]
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
         check_spaces(self.name, vector.single_observation_space, vector.single_action_space)
+        for guard, context in zip(guards(vector), contexts, strict=True):
+            guard.index = contexts.index(context)  # robots of one context have its number
         return vector
 
 

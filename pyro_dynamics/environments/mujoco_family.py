@@ -1,5 +1,6 @@
 """A family out of any Gymnasium environment on MuJoCo."""
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -169,23 +170,16 @@ class MujocoPhysics(HiddenParameterWrapper):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         inner: Any = self.env.unwrapped
-        state["_simulator"] = self._simulator.nominal, physics_state(inner), inner.np_random
+        # All of it: what a step begins with may be derived from an older state, as the place of Ant's torso.
+        state["_simulator"] = self._simulator.nominal, copy.copy(inner.data), inner.np_random
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        nominal, physics, random = state["_simulator"]
+        nominal, data, random = state["_simulator"]
         inner: Any = state["env"].unwrapped
         super().__setstate__({**state, "_simulator": Simulator(inner.model, inner.data, nominal)})
-        mujoco.mj_setState(inner.model, inner.data, physics, mujoco.mjtState.mjSTATE_INTEGRATION)
+        mujoco.mj_copyData(inner.data, inner.model, data)
         inner.np_random = random
-
-
-def physics_state(inner: Any) -> np.ndarray:
-    """All that decides where a MuJoCo simulation goes on from here."""
-    kind = mujoco.mjtState.mjSTATE_INTEGRATION
-    state = np.empty(mujoco.mj_stateSize(inner.model, kind))
-    mujoco.mj_getState(inner.model, inner.data, state, kind)
-    return state
 
 
 def parse_physical(value: Any, vary: Mapping[str, Any]) -> Context:

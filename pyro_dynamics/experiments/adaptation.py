@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyro_dynamics.diagnostics.intervals import AdaptiveIntervals
 from pyro_dynamics.environments import Context, Schedule
-from pyro_dynamics.experiments.interaction import Step, interact
+from pyro_dynamics.experiments.interaction import OnFault, Step, interact
 from pyro_dynamics.experiments.team import Team
 from pyro_dynamics.randomness import derive_generator, derive_seed
 from pyro_dynamics.transitions import Transitions
@@ -63,6 +63,7 @@ def adapt(
     episode: int = 0,
     before_step: Callable[[int], None] | None = None,
     belief_draws: int = 0,
+    on_fault: OnFault | None = None,
 ) -> Iterator[AdaptationStep]:
     """One episode in every environment; beliefs begin where the team's guides stand and are updated by Eq. 5.
 
@@ -74,6 +75,8 @@ def adapt(
         before_step: called with the index of each step before its action is planned; an experiment tells an agent of
             a switch by it, or an oracle of everything (:func:`telling`).
         belief_draws: how many draws of the belief are told after each step.
+        on_fault: told of each robot whose environment breaks, which then leaves the episode; without, the first fault
+            is raised as an :class:`~pyro_dynamics.errors.EnvironmentFault`.
     """
     environment = torch.arange(robots.num_envs)
     draws = derive_generator(seed, "adapt", episode, "actions")
@@ -88,7 +91,8 @@ def adapt(
             return team.act(state, environment, draws)
 
     team.reset()
-    stream = _follow(team, interact(robots, policy, seeds), robots.num_envs, draws, seed, episode, belief_draws)
+    steps_made = interact(robots, policy, seeds, on_fault)
+    stream = _follow(team, steps_made, robots.num_envs, draws, seed, episode, belief_draws)
     for step in stream:
         yield replace(step, seconds=step.seconds + planning.seconds)
 

@@ -8,6 +8,8 @@ from gymnasium.vector import VectorEnv
 
 from pyro_dynamics.diagnostics import collapse_gap
 from pyro_dynamics.environments import Context
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments.faults import Faults
 from pyro_dynamics.experiments.interaction import Policy, Step, interact, uniform_policy
 from pyro_dynamics.experiments.team import Team
 from pyro_dynamics.randomness import derive_generator, derive_seed
@@ -42,7 +44,11 @@ def learn(
         update_while_training: update the beliefs after each step of a training episode too, as Algorithm 1 has it.
         on_round: told of each finished round, its transitions and its metrics.
         progress: told of what happens, see :class:`~pyro_dynamics.experiments.progress.Progress`.
+
+    Raises:
+        UserError: if all environments break in one round; it is kept if any of them made a step before.
     """
+    faults = Faults()
     environment = torch.arange(robots.num_envs) % len(contexts)
     for m in range(len(data), rounds + 1):
         draws = derive_generator(seed, "round", m, "actions")
@@ -52,15 +58,22 @@ def learn(
         policy = _policy(team, robots, environment, draws, random=m == 0)
         seeds = [derive_seed(seed, "round", m, "reset", i) for i in range(robots.num_envs)]
         steps = []
-        for step in interact(robots, policy, seeds):
+        faults.begin()
+        for step in interact(robots, policy, seeds, faults):
             if update_while_training and m > 0:
                 keep = step.alive
                 team.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
             steps.append(step)
             progress.step(m, step)
-        episodes = record(steps, environment)
-        on_round(m, episodes, _metrics(team, episodes, steps, contexts, m))
-        data.append(episodes)
+        if steps:
+            episodes = record(steps, environment)
+            on_round(m, episodes, _metrics(team, episodes, contexts, robots.num_envs, m, faults))
+            data.append(episodes)
+        if len(faults.now) == robots.num_envs:
+            raise UserError(
+                f"every environment broke in round {m}, the first so: {faults.now[0]}; mend that, and go on by "
+                "train --resume, with all steps that were made before"
+            )
 
 
 def _policy(team: Team, robots: VectorEnv, environment: torch.Tensor, draws: torch.Generator, random: bool) -> Policy:
@@ -86,11 +99,11 @@ def record(steps: Sequence[Step], environment: torch.Tensor) -> Transitions:
 
 
 def _metrics(
-    team: Team, episodes: Transitions, steps: Sequence[Step], contexts: Sequence[Context], m: int
+    team: Team, episodes: Transitions, contexts: Sequence[Context], robots: int, m: int, faults: Faults
 ) -> list[Row]:
     """One row for each environment: mean return, belief, and how well the model foretold these episodes."""
     mean, scale = team.beliefs()
-    count = len(steps[0].alive) // len(contexts)
+    count = robots // len(contexts)
     right, wrong = latent_gaps(team, episodes) if m > 0 else ({}, {})
     return [
         {
@@ -105,6 +118,7 @@ def _metrics(
             "latent_sd": scale[k].tolist() if m else None,
             "log_likelihood": right.get(k),
             "log_likelihood_wrong_latent": wrong.get(k),
+            **faults.of(list(range(k, robots, len(contexts)))),
         }
         for k, context in enumerate(contexts)
     ]
@@ -114,9 +128,12 @@ def latent_gaps(team: Team, episodes: Transitions) -> tuple[dict[int, float], di
     """Log-likelihood by environment under right and under wrong latents; the episodes were not trained on yet."""
     right: dict[int, float] = {}
     wrong: dict[int, float] = {}
+    there = set(episodes.environment.tolist())  # all, unless an environment broke before its first step
     for agent, share in zip(team.agents, team.shares, strict=True):
+        if there.isdisjoint(share):
+            continue
         own, others = collapse_gap(agent, episodes.of(share))
-        right |= dict(zip(share, own.tolist(), strict=True))
+        right |= {k: value for k, value in zip(share, own.tolist(), strict=True) if k in there}
         if others is not None:
-            wrong |= dict(zip(share, others.tolist(), strict=True))
+            wrong |= {k: value for k, value in zip(share, others.tolist(), strict=True) if k in there}
     return right, wrong

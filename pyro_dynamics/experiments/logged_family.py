@@ -59,8 +59,11 @@ class DataDescription:
         """The description of what was read.
 
         Raises:
-            UserError: if the family has states or actions of other sizes.
+            UserError: if the family has states or actions of other sizes, or there are not as many units as columns.
         """
+        columns, units = data.column.split(","), unit.split(",")
+        if unit and len(units) != len(columns):
+            raise UserError(f"--unit {unit} names {len(units)} units for {len(columns)} columns ({data.column})")
         rows = data.transitions
         if family is not None:
             task = find_family(family).make_task()

@@ -6,8 +6,8 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments.interaction import Step, interact, uniform_policy
+from pyro_dynamics.errors import EnvironmentFault, UserError
+from pyro_dynamics.experiments.interaction import OnFault, Step, interact, uniform_policy
 from pyro_dynamics.experiments.learning import record
 from pyro_dynamics.randomness import derive_generator, derive_seed
 from pyro_dynamics.tasks import Task
@@ -28,15 +28,18 @@ def check_task(task: Task, robots: VectorEnv, seed: int) -> list[str]:
         seed: names the random streams.
 
     Returns:
-        Lines to warn with: where the task's reward or termination is another than the environment's own.
+        Lines to warn with: where the task's reward or termination is another than the environment's own, and where an
+        environment broke.
 
     Raises:
-        UserError: if sizes do not fit, observations or rewards are not finite, or a function cannot be planned with.
+        UserError: if sizes do not fit, a function cannot be planned with, or every environment breaks.
     """
     require_sizes(task, robots)
-    steps = random_steps(robots, seed)
+    faults: dict[int, EnvironmentFault] = {}
+    steps = random_steps(robots, seed, faults.__setitem__)
+    if len(faults) == robots.num_envs:
+        raise faults[0]
     data = record(steps, torch.arange(robots.num_envs))
-    data.require_finite("the environment's first random steps")
     rows = (data.state, data.action, data.next_state)
     for what, function in functions(task):  # a planner's leading axes, none of them as long as a state
         shape = (2, 4 if task.state_dim == 3 else 3)
@@ -46,7 +49,10 @@ def check_task(task: Task, robots: VectorEnv, seed: int) -> list[str]:
     contexts = [context for step in steps for context in step.context]
     contexts = [context for context, lived in zip(contexts, alive.tolist(), strict=True) if lived]
     own_end = torch.cat([step.terminated for step in steps])[alive]
-    warnings = [compare_rewards(evaluate("reward", task.reward, *rows), data.reward, contexts, data.step)]
+    warnings = [
+        f"{fault}: among the first random steps; it will be left out from there on" for fault in faults.values()
+    ]
+    warnings += [compare_rewards(evaluate("reward", task.reward, *rows), data.reward, contexts, data.step)]
     if task.can_terminate:
         warnings.append(compare_ends(evaluate("terminated", task.terminated, *rows), own_end))
     elif own_end.any():
@@ -73,13 +79,13 @@ def require_sizes(task: Task, robots: VectorEnv) -> None:
             raise UserError(f"the task has {kind} {size}, and the environment the space {space}: make them agree")
 
 
-def random_steps(robots: VectorEnv, seed: int) -> list[Step]:
+def random_steps(robots: VectorEnv, seed: int, on_fault: OnFault | None = None) -> list[Step]:
     """The first steps of one random episode in each environment."""
     space = robots.single_action_space
     draws = derive_generator(seed, "task check", "actions")
     policy = uniform_policy(space.low, space.high, robots.num_envs, draws)  # type: ignore[attr-defined]
     seeds = [derive_seed(seed, "task check", "reset", k) for k in range(robots.num_envs)]
-    return [step for _, step in zip(range(STEPS), interact(robots, policy, seeds), strict=False)]
+    return [step for _, step in zip(range(STEPS), interact(robots, policy, seeds, on_fault), strict=False)]
 
 
 def compare_rewards(ours: Tensor, own: Tensor, contexts: Sequence[object], step: Tensor) -> str:

@@ -34,9 +34,11 @@ class Team:
             agent.belief.forget()
 
     def train(self, data: Transitions, generator: torch.Generator, on_epoch: Callable[[int, float], None]) -> None:
-        """Each agent learns from the data of its own environments (line 4 of Algorithm 1)."""
+        """Each agent learns from the data of its own environments (line 4 of Algorithm 1), if there are any."""
         for agent, share in zip(self.agents, self.shares, strict=True):
-            agent.train(data.of(share), generator, on_epoch)
+            own = data.of(share)
+            if len(own):  # a specialist's environment may have broken before its first step
+                agent.train(own, generator, on_epoch)
 
     def tell(self, contexts: Sequence[Any]) -> None:
         """The true context of every environment in order, which oracles take over; other agents look away."""

@@ -1,6 +1,8 @@
 """Offline inference: theta and q(e) by stochastic variational inference on all data so far (Eq. 4)."""
 
+import copy
 import math
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -11,14 +13,23 @@ import pyro
 import torch
 from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor
+from tqdm import tqdm
 
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.compiled_gradients import CompiledGradients
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
 from pyro_dynamics.inference.remedies import LatentSite, check_movable, kl_weight, move_apart
+from pyro_dynamics.inference.soundness import Diverged, diverging_is_told, is_finite, is_sound
 from pyro_dynamics.parameters import held_constant
 from pyro_dynamics.randomness import drawing_from
 from pyro_dynamics.transitions import Minibatch, shuffled_minibatches
+
+RETRIES = 3
+"""How often a training that diverges begins again."""
+SLOWER = 0.1
+"""Each time at this share of the rates before."""
+WORSE = 1e3
+"""A training diverges whose ELBO falls this many times below the size of its first epoch's."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,7 @@ class OfflineInference:
         groups = [{"params": list(group), "weight_decay": decay} for decay, group in decayed]
         guide_group = {"params": [p for p in guide.parameters() if p.requires_grad], "weight_decay": 0.0}
         self.optimiser = torch.optim.Adam([*groups, guide_group], fused=True)
+        self._slower = 1.0
         self._set_rates(done=0.0)
         can_be_compiled = config.compiled and not (config.kl_warm_up or config.free_nats)
         self.compiled = CompiledGradients(model, guide, config.batch_size) if can_be_compiled else None
@@ -165,12 +177,54 @@ class OfflineInference:
         generator: torch.Generator,
         on_epoch: Callable[[int, float], None] | None,
     ) -> float:
+        """The training, from its start again at lower rates where it diverges.
+
+        Raises:
+            UserError: if it diverges at the lowest rates too; then all is as it was before the training.
+        """
+        good = self._state()
+        for attempt in range(RETRIES + 1):
+            self._slower = SLOWER**attempt
+            try:
+                return self._attempt(inputs, targets, environment, generator, on_epoch)
+            except Diverged as fault:
+                self._restore(good)
+                rate = SLOWER ** (attempt + 1)
+                again = f"try {attempt + 2} of {RETRIES + 1} begins where it began, at {rate:g} of the rates"
+                if attempt < RETRIES:
+                    tqdm.write(f"warning: training diverged ({fault}): {again}", file=sys.stderr)
+                else:
+                    raise UserError(
+                        f"training diverged {RETRIES + 1} times, at last with {self._slower:g} of its rates ({fault}); "
+                        "weights and beliefs are as they were before it. Look for wild numbers in the data, or train "
+                        "anew with lower --offline.learning-rate and --offline.guide-learning-rate"
+                    ) from None
+        raise AssertionError("unreachable")
+
+    def _state(self) -> tuple[dict[str, Any], ...]:
+        """Copies of weights, guide and Adam's state."""
+        return tuple(copy.deepcopy(part.state_dict()) for part in (self.model, self.guide, self.optimiser))
+
+    def _restore(self, state: tuple[dict[str, Any], ...]) -> None:
+        model, guide, optimiser = state
+        self.model.load_state_dict(model)
+        self.guide.load_state_dict(guide)
+        self.load_optimiser(copy.deepcopy(optimiser))
+
+    def _attempt(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        environment: Tensor,
+        generator: torch.Generator,
+        on_epoch: Callable[[int, float], None] | None,
+    ) -> float:
         likelihood = self.model.likelihood
         self.guide.prepare(inputs, targets, environment)
         # Adam's state is empty before the first step ever, and is part of a checkpoint: a resumed run knows it too.
         if self.config.spread and self.guide.infers and not self.optimiser.state:
             move_apart(self.guide, self.config.spread, generator)
-        mean = math.nan
+        mean, first = math.nan, math.nan
         with pyro.settings.context(module_local_params=True), pyro.validation_enabled(False), drawing_from(generator):
             shuffles = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
             steps_an_epoch = math.ceil(len(environment) / self.config.batch_size)
@@ -183,17 +237,31 @@ class OfflineInference:
                 for index, batch in enumerate(batches):
                     done = (epoch + index / steps_an_epoch) / epochs
                     self._set_rates(done)
-                    elbos.append(self.step(batch, done))
+                    elbos.append(self._sound_step(batch, done, epoch))
                 mean = sum(elbos) / len(elbos)
+                first = first if epoch else mean
+                if mean < first - WORSE * (1 + abs(first)):
+                    raise Diverged(f"the ELBO fell from {first:.3g} to {mean:.3g} nats in epoch {epoch + 1}")
                 if on_epoch:
                     on_epoch(epoch, mean)
         everything = whole_batch(inputs, targets, environment, likelihood.members)
-        self.guide.settle(lambda latent: log_joint(likelihood, self.model.prior(), everything, latent))
+        with diverging_is_told("at the end"):
+            self.guide.settle(lambda latent: log_joint(likelihood, self.model.prior(), everything, latent))
+        if not (is_finite(self.model) and is_sound(self.guide)):  # the last step may have been the one too far
+            raise Diverged("weights or beliefs are not finite at the end")
         return mean
+
+    def _sound_step(self, batch: Minibatch, done: float, epoch: int) -> float:
+        """:meth:`step`; raises :class:`Diverged` where its ELBO is not finite."""
+        with diverging_is_told(f"in epoch {epoch + 1}"):
+            elbo = self.step(batch, done)
+        if not math.isfinite(elbo):
+            raise Diverged(f"the ELBO is {elbo} in epoch {epoch + 1}")
+        return elbo
 
     def _set_rates(self, done: float) -> None:
         """The learning rates when the fraction ``done`` of a training is over."""
-        share = min(1.0, 2 * (1 - done)) if self.config.decay else 1.0
+        share = self._slower * (min(1.0, 2 * (1 - done)) if self.config.decay else 1.0)
         *groups, guide_group = self.optimiser.param_groups
         for group in groups:
             group["lr"] = share * self.config.learning_rate

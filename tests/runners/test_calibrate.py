@@ -97,7 +97,7 @@ def test_adapt_tells_coverage_and_health(run: Path, tmp_path: Path, capsys: pyte
         (["--temperatures"], "one or more"),
         (["--temperature", "0.5"], "--temperatures"),
         (["--steps", "1"], "--steps"),
-        (["--checkpoint", "0"], "no checkpoint of round 0"),
+        (["--checkpoint", "0"], "--checkpoint must be at least 1, not 0"),
         (["--out", "/proc/nowhere/table.json"], "cannot write"),
     ],
 )

@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.distributions import Categorical, Distribution
 
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.inference.beliefs.contract import Belief
+from pyro_dynamics.inference.beliefs.contract import Belief, clone_state
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
+from pyro_dynamics.inference.soundness import is_sound
 from pyro_dynamics.randomness import drawing_from
 
 
@@ -77,6 +78,18 @@ class ChangepointBelief(Belief):
 
     def posterior(self) -> Distribution:
         return HypothesisMixture(self.log_weight, self.many.frozen())
+
+    def snapshot(self) -> dict[str, Any]:
+        held = {name: getattr(self, name).clone() for name in ("log_weight", "run_length", "steps", "_changed")}
+        return {"many": clone_state(self.many), **held}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.many.load_state_dict(state["many"])
+        for name in ("log_weight", "run_length", "steps", "_changed"):
+            setattr(self, name, state[name])
+
+    def is_sound(self) -> bool:
+        return is_sound(self.many) and not bool(self.log_weight.isnan().any())
 
     def absorb(
         self, inputs: Tensor, targets: Tensor, environment: Tensor, seen: Tensor, generator: torch.Generator

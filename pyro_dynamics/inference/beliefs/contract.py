@@ -8,6 +8,8 @@ from torch.distributions import Distribution
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.log_joint import whole_batch
+from pyro_dynamics.inference.soundness import Diverged, diverging_is_told, is_sound
+from pyro_dynamics.inference.traced_elbo import tell
 from pyro_dynamics.transitions import Minibatch
 
 
@@ -49,7 +51,7 @@ class Belief:
     def begin(self) -> None:
         """The guide's posterior, as it is now, becomes what is believed before anything was seen."""
         self.base: Distribution = self.guide.frozen()
-        self._base_state = {name: value.clone() for name, value in self.guide.state_dict().items()}
+        self._base_state = clone_state(self.guide)
 
     def forget(self) -> None:
         """Return to what was believed at :meth:`begin`."""
@@ -68,6 +70,8 @@ class Belief:
     def update(self, inputs: Tensor, targets: Tensor, environment: Tensor, generator: torch.Generator) -> None:
         """Bring transitions ``[B]`` into the beliefs, all at once: usually one for each environment.
 
+        A transition after which a posterior would not be finite, or absurd, is left out: the last belief stays.
+
         Args:
             inputs: features and actions ``[B, F + A]``.
             targets: ``[B, T]``.
@@ -84,9 +88,39 @@ class Belief:
                 f"{type(self.guide).__name__} has no density and so cannot be the prior of a streaming update: "
                 "train with another guide, for example --guide laplace"
             )
+        if self._absorbed(inputs, targets, environment, generator):
+            return
+        alone = environment.unique()
+        for rows in [environment == k for k in alone] if len(alone) > 1 else []:  # one must not stop the others
+            self._absorbed(inputs[rows], targets[rows], environment[rows], generator)
+        tell("an update of a belief gave no usable posterior and was left out: the last belief stays")
+
+    def _absorbed(self, inputs: Tensor, targets: Tensor, environment: Tensor, generator: torch.Generator) -> bool:
+        """Bring the transitions in, unless that leads to no usable posterior: then nothing is changed."""
         seen = torch.zeros(self.guide.environments, dtype=torch.bool)
         seen[environment] = True
-        self.absorb(inputs, targets, environment, seen, generator)
+        before = self.snapshot()
+        try:
+            with diverging_is_told("online"):
+                self.absorb(inputs, targets, environment, seen, generator)
+                sound = self.is_sound()
+        except Diverged:
+            sound = False
+        if not sound:
+            self.restore(before)
+        return sound
+
+    def is_sound(self) -> bool:
+        """Whether the belief can be planned with."""
+        return is_sound(self.guide)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Copies of all that :meth:`absorb` may change."""
+        return {"guide": clone_state(self.guide)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Return to a :meth:`snapshot`."""
+        self.guide.load_state_dict(state["guide"])
 
     def absorb(
         self, inputs: Tensor, targets: Tensor, environment: Tensor, seen: Tensor, generator: torch.Generator
@@ -100,3 +134,8 @@ class Belief:
     def prior(self, posterior: Distribution, seen: Tensor) -> Distribution:
         """The prior of the next update out of the last posterior; unchanged where nothing is ``seen`` ``[K]``."""
         raise NotImplementedError
+
+
+def clone_state(module: Any) -> dict[str, Tensor]:
+    """A copy of a module's parameters and buffers."""
+    return {name: value.clone() for name, value in module.state_dict().items()}

@@ -1,6 +1,7 @@
 """A belief that rests on the last few transitions alone."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,6 +34,13 @@ class WindowBelief(Belief):
         super().begin()
         # Inputs, targets and environment of what is remembered, the newest last.
         self.rows: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def snapshot(self) -> dict[str, Any]:
+        return {**super().snapshot(), "rows": self.rows}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.rows = state["rows"]
 
     def absorb(
         self, inputs: Tensor, targets: Tensor, environment: Tensor, seen: Tensor, generator: torch.Generator

@@ -1,0 +1,194 @@
+"""A guard around somebody's environment: it tells what went wrong there, in which context and at which step."""
+
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import RecordConstructorArgs
+from gymnasium.vector import SyncVectorEnv
+
+from pyro_dynamics.errors import EnvironmentFault, UserError
+
+LARGEST = 1e15
+"""A number beyond it is that of a simulation that has blown up: its square, summed over the data, leaves float32."""
+WANTED = {
+    "step": "(observation, reward, terminated, truncated, info)",
+    "reset": "(observation, info)",
+}
+"""What Gymnasium's API wants back."""
+
+
+class TookTooLong(BaseException):
+    """A step is over its time limit; no ``except Exception`` in an environment shall catch it."""
+
+
+class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
+    """Checks what an environment gives: whether it raises, hangs, or gives what is no finite number or another shape.
+
+    A fault is raised as :class:`~pyro_dynamics.errors.EnvironmentFault`, with the environment's own exception as its
+    cause. Where it is ``tolerant`` the fault comes in ``info["fault"]`` instead, and the environment is left alone,
+    where it was last well, until the next reset with a seed.
+
+    Args:
+        env: tells its hidden parameter as ``info["context"]``.
+        axis: name and unit of the hidden parameter.
+    """
+
+    def __init__(self, env: gymnasium.Env, axis: str) -> None:
+        RecordConstructorArgs.__init__(self, axis=axis)
+        gymnasium.Wrapper.__init__(self, env)
+        self.axis = axis
+        self.index: int | None = None
+        """Its number among those in lockstep: then infos are left out, which need not have the same shapes."""
+        self.tolerant = False
+        self.limit: float | None = None
+        """Seconds that a step or reset may take; see :func:`limit_steps`."""
+        self._shape = env.observation_space.shape
+        self._dtype: Any = env.observation_space.dtype
+        self._last = np.zeros(self._shape or (), self._dtype)
+        self._context: Any = None
+        self._step = 0
+        self._broken = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if self._broken and seed is None:
+            return self._last, {"context": self._context}
+        self._broken, self._step, self._context = False, 0, self.get_wrapper_attr("context")
+        try:
+            observation, info = self._in_time(self.env.reset, seed=seed, options=options)
+        except UserError:
+            raise
+        except (Exception, TookTooLong) as fault:
+            return self._last, self._fail(self._words("reset", fault), fault)
+        wrong = self._wrong(observation)
+        if wrong:
+            return self._last, self._fail(wrong)
+        self._last = np.array(observation)
+        return observation, self._told(info)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        if self._broken:
+            return self._last, 0.0, False, False, {"context": self._context}
+        try:
+            observation, reward, terminated, truncated, info = self._in_time(self.env.step, action)
+        except UserError:
+            raise
+        except (Exception, TookTooLong) as fault:
+            return self._last, 0.0, False, False, self._fail(self._words("step", fault), fault)
+        wrong = self._wrong(observation) or _wrong_reward(reward)
+        if wrong:
+            return self._last, 0.0, False, False, self._fail(wrong)
+        self._step += 1
+        self._last = np.array(observation)
+        return observation, reward, terminated, truncated, self._told(info)
+
+    def _told(self, info: dict[str, Any]) -> dict[str, Any]:
+        self._context = info["context"]
+        return info if self.index is None else {"context": self._context}
+
+    def _in_time(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        if self.limit is None:
+            return call(*arguments, **named)
+        signal.setitimer(signal.ITIMER_REAL, self.limit)
+        try:
+            return call(*arguments, **named)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _wrong(self, observation: Any) -> str:
+        """What is wrong with an observation; nothing if it is well."""
+        try:
+            values = np.asarray(observation)
+        except (ValueError, TypeError):
+            return f"the observation is no array but {_short(observation)}"
+        if values.shape != self._shape:
+            return f"the observation has the shape {list(values.shape)}, not {list(self._shape or ())}"
+        if values.dtype != self._dtype and not np.can_cast(values.dtype, self._dtype, "same_kind"):
+            return f"the observation is of the type {values.dtype}, not {self._dtype}"
+        if values.size and not np.abs(values).max() <= LARGEST:  # NaN compares false
+            entry = int(np.argmin(np.abs(values.ravel()) <= LARGEST))
+            return f"observation[{entry}] is {_number(values.ravel()[entry])}"
+        return ""
+
+    def _words(self, method: str, fault: BaseException) -> str:
+        if isinstance(fault, TookTooLong):
+            return f"{method}() took longer than {self.limit:g} s"
+        if _raised_by_wrapper(fault) and isinstance(fault, ValueError) and "values to unpack" in str(fault):
+            return f"{method}() must return {WANTED[method]}, as Gymnasium's API wants it, and gave something else"
+        return f"{method}() raised {' '.join(f'{type(fault).__name__}: {fault}'.split()).removesuffix(': ')[:300]}"
+
+    def _fail(self, what: str, cause: BaseException | None = None) -> dict[str, Any]:
+        """The info of a step that went wrong; raises the fault unless that is tolerated."""
+        where = "" if self.index is None else f" {self.index}"
+        fault = EnvironmentFault(f"environment{where} ({self.axis} = {self._context}), step {self._step}: {what}")
+        fault.__cause__ = cause
+        if not self.tolerant:
+            raise fault
+        self._broken = True
+        return {"context": self._context, "fault": fault}
+
+
+def guards(robots: Any) -> Iterator[Guarded]:
+    """The guard of every environment of a vector that has one."""
+    for env in getattr(robots, "envs", ()):
+        while isinstance(env, gymnasium.Wrapper):
+            if isinstance(env, Guarded):
+                yield env
+                break
+            env = env.env
+
+
+def limit_steps(robots: SyncVectorEnv, seconds: float | None) -> None:
+    """Let no step or reset of an environment take longer than so many seconds.
+
+    An alarm of the operating system ends one that does: in Python code, and wherever it waits; a loop inside of a
+    compiled library is only ended where it comes back to Python.
+
+    Raises:
+        UserError: if the number is not positive, or there are no such alarms here.
+    """
+    if seconds is None:
+        return
+    if not 0 < seconds < math.inf:
+        raise UserError(f"--step-limit must be a positive number of seconds, not {seconds}")
+    if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread():
+        raise UserError("--step-limit needs the alarm of a Unix system, in the main thread: leave it out here")
+    signal.signal(signal.SIGALRM, _alarm)
+    for guard in guards(robots):
+        guard.limit = seconds
+
+
+def _alarm(number: int, frame: FrameType | None) -> None:
+    raise TookTooLong
+
+
+def _wrong_reward(reward: Any) -> str:
+    try:
+        value = float(reward)
+    except (TypeError, ValueError):
+        return f"the reward is no number but {_short(reward)}"
+    return "" if abs(value) <= LARGEST else f"the reward is {_number(value)}"
+
+
+def _raised_by_wrapper(fault: BaseException) -> bool:
+    """Whether the exception comes from a wrapper of Gymnasium's or ours, and not from the environment's own code."""
+    trace = fault.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
+    return module.startswith(("gymnasium.wrappers", "gymnasium.core", "pyro_dynamics.environments"))
+
+
+def _number(value: Any) -> str:
+    beyond = f", beyond {LARGEST:g}" if np.isfinite(value) else ""
+    return f"{value:g}{beyond}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text[:40]}{'...' if len(text) > 40 else ''}"

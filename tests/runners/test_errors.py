@@ -1,0 +1,98 @@
+"""Errors that no other test provokes, each by the command that a user would type: one line, code 2, no traceback."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyro_dynamics import Family
+from pyro_dynamics.environments.mujoco_family import mujoco_family
+from pyro_dynamics.environments.physical import Disabled
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.runners.main import main
+from pyro_dynamics.tasks import HopperTask, PendulumTask
+
+SMALL = (
+    *("--rounds", "1", "--steps", "8", "--episodes", "1", "--offline.min-steps", "2", "--offline.epochs", "1"),
+    *("--controller.horizon", "2", "--controller.particles", "3", "--planner.candidates", "6", "--planner.elites", "2"),
+    *("--ensemble.hidden", "8", "--ensemble.weight-decay", "0", "0", "--agent", "generalist"),
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "run"
+    assert main(["train", *SMALL, "--out", str(path)]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("logs") / "log.npz"
+    state = np.random.default_rng(0).normal(size=(41, 3))
+    arrays = {"state": state[:-1], "action": state[:-1, :1], "next_state": state[1:]}
+    np.savez(path, **arrays, mass=np.repeat([1.0, 2.0], 20))
+    return path
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(arguments) == 2
+    told = capsys.readouterr().err.strip()
+    assert told.startswith("pyro-dynamics: error: ")
+    assert "\n" not in told
+    return told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "--threads", "100000"], "--threads must be at most 1024, not 100000"),
+        (["train", "--planner.smoothing", "2"], "smoothing must lie in [0, 1], not 2.0"),
+        (["train", "--step-limit", "-1"], "--step-limit must be a positive number of seconds, not -1.0"),
+        (["train", "mine.py:family"], "leave out the .py: mine:family"),
+        (["adapt", "RUN", "--context", "5", "--checkpoint", "0"], "--checkpoint must be at least 1, not 0"),
+        (["adapt", "RUN", "--context", "1000"], "gravity must lie between"),
+        (["diagnose", "RUN", "--draws", "1000000000"], "--draws must be at most 20000, not 1000000000"),
+        (["diagnose", "RUN", "--particles", "1000000000"], "--particles must be at most 20000"),
+        (["export", "RUN"], "say what to write: --minari ID, --npz FILE or --csv FILE"),
+        (["fit", "LOG", "--group", "mass", "--unit", "kg,m"], "--unit kg,m names 2 units for 1 columns (mass)"),
+        (["fit", "LOG", "--group", "weight"], "has no column 'weight'"),
+    ],
+)
+def test_a_mistake_gets_one_line(
+    arguments: list[str], words: str, run: Path, log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    named = {"RUN": str(run), "LOG": str(log)}
+    out = ["--out", str(tmp_path / "out")] if arguments[0] in ("train", "fit") else []
+    assert words in refused([named.get(word, word) for word in arguments] + out, capsys)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_folder_gets_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    (copy / "config.json").write_text("{")
+    assert "is not JSON" in refused(["adapt", str(copy), "--context", "5"], capsys)
+    shutil.copy(run / "config.json", copy)
+    (copy / "data.json").write_text("{}")
+    assert "fit again" in refused(["diagnose", str(copy)], capsys)
+
+
+def test_a_family_that_cannot_be_made_gets_one_line() -> None:
+    family = Family("lost", "Nowhere-v0", "gravity", "m/s^2", (1.0,), (2.0,), PendulumTask)
+    with pytest.raises(UserError, match=r"family lost: .*Nowhere"):
+        family.parse_context(1.0)
+    vary = {"disabled": Disabled(("a", "b"))}
+    with pytest.raises(UserError, match="2 names for 3 actuators: a, b"):
+        mujoco_family("dead-hopper", "Hopper-v5", vary, ("none",), ("a",), HopperTask).make("none", 5)
+
+
+def test_a_fault_of_ours_keeps_its_traceback(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr("pyro_dynamics.runners.adapt.summarise", breaks)
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        main(["adapt", str(run), "--context", "5", "--steps", "2", "--quiet", "--out", str(run / "here")])

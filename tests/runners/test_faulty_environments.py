@@ -1,0 +1,119 @@
+"""Bad data: an environment that breaks is named, left out from there on, and the run goes on with the others."""
+
+import json
+from pathlib import Path
+
+import faulty_mass
+import numpy as np
+import pytest
+
+from pyro_dynamics.environments.guarded import guards, limit_steps
+from pyro_dynamics.errors import EnvironmentFault, UserError
+from pyro_dynamics.experiments.interaction import interact
+from pyro_dynamics.runners.main import main
+from pyro_dynamics.transitions import Transitions
+
+SMALL = (
+    *("--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "5", "--offline.epochs", "1"),
+    *("--controller.horizon", "2", "--controller.particles", "3", "--planner.candidates", "6", "--planner.elites", "2"),
+    *("--ensemble.hidden", "8", "--ensemble.weight-decay", "0", "0", "--update", "kalman", "--belief", "exact"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _stand_beside_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    monkeypatch.chdir(tmp_path)
+
+
+def rows_of(run: str) -> list[dict]:
+    return [json.loads(line) for line in Path(run, "metrics.jsonl").read_text().splitlines()]
+
+
+def train(name: str, *more: str) -> int:
+    limit = ["--step-limit", "0.3"] if name.endswith("hangs") else []
+    return main(["train", f"faulty_mass:{name.replace('-', '8')}", *SMALL, *limit, "--out", "run", *more])
+
+
+@pytest.mark.parametrize("fault", faulty_mass.FAULTS)
+def test_the_run_names_it_and_goes_on_with_the_others(fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(fault) == 0
+    told = capsys.readouterr().err
+    steps = 0 if "reset" in fault else 5
+    line = f"environment 1 (drag (1/s) = 2.0), step {steps}: {faulty_mass.FAULTS[fault]}"
+    assert told.count(line) == 3  # in the check beforehand, and in both rounds
+    assert told.count("of the\nsimulator") == (fault == "raises")  # with the traceback, once
+    for row in rows_of("run"):
+        assert row["steps"] == (steps if row["environment"] == 1 else 12)
+        assert ("faults" in row) == (row["environment"] == 1)
+        assert np.isfinite([row["return"], row["log_likelihood"] or 0.0]).all()
+    for m in (0, 1):
+        data = Transitions.load(Path("run", "transitions", f"round-00{m}.npz"))
+        data.require_finite("here")
+        assert float(data.next_state.abs().max()) < 100
+
+
+@pytest.mark.parametrize("fault", ["raises", "four", "nan", "old-reset"])
+def test_where_all_break_at_once_nothing_is_begun(fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(f"all_{fault}") == 2
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("pyro-dynamics: error: environment 0 (drag (1/s) = 1.0), step")
+    assert faulty_mass.FAULTS[fault] in last
+    assert not Path("run").exists()
+
+
+def test_where_all_break_later_the_steps_before_are_kept_and_the_run_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert train("later_raises", "--steps", "120") == 2
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "every environment broke in round 0, the first so: environment 0" in last
+    assert [row["steps"] for row in rows_of("run")] == [110] * 3
+    assert main(["train", "--resume", "run"]) == 2  # it goes on with the next round, and keeps that too
+    assert "in round 1" in capsys.readouterr().err
+    assert [row["steps"] for row in rows_of("run")] == [110] * 6
+
+
+def test_empty_episodes_and_infos_of_any_shape_are_no_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("empty") == 0
+    assert [row["steps"] for row in rows_of("run")] == [12, 1, 12] * 2
+    assert main(["train", "faulty_mass:all_infos", *SMALL, "--out", "other"]) == 0
+    assert [row["steps"] for row in rows_of("other")] == [12] * 6
+    assert "step 5" not in capsys.readouterr().err
+
+
+def test_specialists_learn_without_the_one_that_never_moved(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("reset-raises", "--agent", "specialist") == 0
+    assert [row["steps"] for row in rows_of("run")] == [12, 0, 12] * 2
+
+
+def test_adapt_and_evaluate_keep_what_was_before(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("raises") == 0
+    capsys.readouterr()
+    assert main(["adapt", "run", "--context", "2", "--steps", "9", "--quiet", "--out", "here"]) == 2
+    told = capsys.readouterr().err
+    assert "cut short after 5 steps, whose results were kept: environment 0 (drag (1/s) = 2.0), step 5" in told
+    assert "ZeroDivisionError" in told.split("pyro-dynamics: error")[0]  # the traceback is theirs to read
+    assert len(Path("here/steps.jsonl").read_text().splitlines()) == 5
+    assert len(json.loads(Path("here/summary.json").read_text())["faults"]) == 1
+    assert main(["evaluate", "run", "--steps", "9"]) == 0
+    broken, well = json.loads(Path("run/evaluation.json").read_text())["contexts"]
+    assert "step 5" in broken["episodes"][0]["faults"][0]
+    assert "faults" not in well["episodes"][0]
+
+
+def test_without_anybody_to_tell_the_fault_is_raised_with_its_cause() -> None:
+    robots = faulty_mass.family("raises").make_vector([1.0, 2.0], 12)
+    policy = lambda state: state[:, :2] * 0 + 2.5  # noqa: E731
+    with pytest.raises(EnvironmentFault, match="step 5: step\\(\\) raised") as told:
+        list(interact(robots, policy, [0, 1]))
+    assert isinstance(told.value.__cause__, ZeroDivisionError)
+
+
+def test_a_step_limit_must_make_sense() -> None:
+    robots = faulty_mass.family("hangs").make_vector([1.0], 12)
+    for seconds in (0.0, -1.0, float("nan")):
+        with pytest.raises(UserError, match="--step-limit"):
+            limit_steps(robots, seconds)
+    limit_steps(robots, None)
+    assert [guard.limit for guard in guards(robots)] == [None]
