@@ -16,9 +16,9 @@ from collections import Counter
 from pathlib import Path
 
 import torch
+from damage import damaged
 from foreign_files import LOADERS, Loader, make_samples
 from hypothesis import HealthCheck, given, seed, settings
-from damage import damaged
 
 from pyro_dynamics.errors import UserError
 
