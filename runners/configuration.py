@@ -126,7 +126,10 @@ def from_json(data: dict[str, Any]) -> RunConfig:
         config = converter.structure(_with_named_planner(data), RunConfig)
     except Exception as fault:  # cattrs raises a group with one error for each field
         words = str(fault) if isinstance(fault, UserError) else "; ".join(cattrs.transform_error(fault))
-        raise UserError(f"config.json is not a configuration: {words[:500]}") from None
+        raise UserError(
+            f"config.json is not a configuration: {words[:500]}; if another version made the run, use that one, or "
+            "train again"
+        ) from None
     require_reasonable(config)
     require_reasonable_plans(config.planner_config.candidates, config.controller.particles, config.controller.horizon)  # type: ignore[attr-defined]
     return config

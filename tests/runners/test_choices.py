@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pyro_dynamics.control import ICEM, PLANNERS, CEMConfig, ICEMConfig
+from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.inference import BELIEFS, UPDATES, SVIUpdateConfig
 from pyro_dynamics.runners.assembly import load_run
@@ -71,7 +72,7 @@ def test_every_planner_trains_and_goes_on(planner: str, tmp_path: Path) -> None:
     if planner == "mppi":  # it has no elites
         flags = [word for i, word in enumerate(flags) if "--planner.elites" not in flags[max(i - 1, 0) : i + 1]]
     assert main(["train", *flags, "--out", str(run)]) == 0
-    config = from_json(json.loads((run / "config.json").read_text()))
+    config = from_json(RunFolder.open(run).config)
     assert type(config.make_planner()) is PLANNERS[planner]
     assert config.make_planner().config == config.planner_config
     assert main(["train", "--resume", str(run), "--rounds", "2"]) == 0
@@ -130,7 +131,7 @@ def test_a_planners_settings_are_flags(tmp_path: Path) -> None:
     flags = ["--planner", "icem", "--planner.beta", "2", "--planner.execute", "best", "--rounds", "1", "--steps", "3"]
     flags += ["--offline.min-steps", "20", "--offline.epochs", "1", "--episodes", "1"]
     assert main(["train", *flags, "--out", str(run)]) == 0
-    assert from_json(json.loads((run / "config.json").read_text())).planner_config == ICEMConfig(beta=2, execute="best")
+    assert from_json(RunFolder.open(run).config).planner_config == ICEMConfig(beta=2, execute="best")
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +163,7 @@ def test_in_real_time_whatever_the_run_was_trained_with(
 
 
 def test_settings_of_what_was_chosen_are_flags_and_are_stored(run: Path) -> None:
-    config = from_json(json.loads((run / "config.json").read_text()))
+    config = from_json(RunFolder.open(run).config)
     assert config.guide_config == GUIDES["full-rank"].Config(initial_scale=0.2)
     assert config.online.update_config == SVIUpdateConfig(steps=3)
 
