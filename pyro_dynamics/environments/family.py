@@ -181,7 +181,7 @@ class Family:
         if hidden_parameter(env) is None:
             env = AttributeContext(env, self.parameter, start)
         # A task may read the true context in info, and sees no observation that is not well.
-        return self.make_task().wrap(Guarded(ScheduledContext(env, schedule), self.axis))
+        return self.make_task().wrap(ScheduledContext(Guarded(env, self.axis), schedule))
 
     def _create(self, context: Context, max_steps: int, how: Mapping[str, Any]) -> gymnasium.Env:
         values: tuple[Any, ...] = (context,) if isinstance(context, str) else numbers(context)

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import SyncVectorEnv
 
+from pyro_dynamics.environments.hidden_parameter import hidden_parameter
 from pyro_dynamics.errors import EnvironmentFault, UserError
 
 LARGEST = 1e15
@@ -35,7 +36,7 @@ class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
     where it was last well, until the next reset with a seed.
 
     Args:
-        env: tells its hidden parameter as ``info["context"]``.
+        env: is a :class:`~pyro_dynamics.environments.HiddenParameter`, or has one inside.
         axis: name and unit of the hidden parameter.
     """
 
@@ -44,21 +45,20 @@ class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
         gymnasium.Wrapper.__init__(self, env)
         self.axis = axis
         self.index: int | None = None
-        """Its number among those in lockstep: then infos are left out, which need not have the same shapes."""
+        """Its number among those in lockstep: then its infos are left out, which need not have the same shapes."""
         self.tolerant = False
         self.limit: float | None = None
         """Seconds that a step or reset may take; see :func:`limit_steps`."""
         self._shape = env.observation_space.shape
         self._dtype: Any = env.observation_space.dtype
         self._last = np.zeros(self._shape or (), self._dtype)
-        self._context: Any = None
         self._step = 0
         self._broken = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         if self._broken and seed is None:
-            return self._last, {"context": self._context}
-        self._broken, self._step, self._context = False, 0, self.get_wrapper_attr("context")
+            return self._last, {}
+        self._broken, self._step = False, 0
         try:
             observation, info = self._in_time(self.env.reset, seed=seed, options=options)
         except UserError:
@@ -69,11 +69,11 @@ class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
         if wrong:
             return self._last, self._fail(wrong)
         self._last = np.array(observation)
-        return observation, self._told(info)
+        return observation, info if self.index is None else {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         if self._broken:
-            return self._last, 0.0, False, False, {"context": self._context}
+            return self._last, 0.0, False, False, {}
         try:
             observation, reward, terminated, truncated, info = self._in_time(self.env.step, action)
         except UserError:
@@ -85,11 +85,7 @@ class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
             return self._last, 0.0, False, False, self._fail(wrong)
         self._step += 1
         self._last = np.array(observation)
-        return observation, reward, terminated, truncated, self._told(info)
-
-    def _told(self, info: dict[str, Any]) -> dict[str, Any]:
-        self._context = info["context"]
-        return info if self.index is None else {"context": self._context}
+        return observation, reward, terminated, truncated, info if self.index is None else {}
 
     def _in_time(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if self.limit is None:
@@ -125,12 +121,13 @@ class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
     def _fail(self, what: str, cause: BaseException | None = None) -> dict[str, Any]:
         """The info of a step that went wrong; raises the fault unless that is tolerated."""
         where = "" if self.index is None else f" {self.index}"
-        fault = EnvironmentFault(f"environment{where} ({self.axis} = {self._context}), step {self._step}: {what}")
+        context = hidden_parameter(self.env).context
+        fault = EnvironmentFault(f"environment{where} ({self.axis} = {context}), step {self._step}: {what}")
         fault.__cause__ = cause
         if not self.tolerant:
             raise fault
         self._broken = True
-        return {"context": self._context, "fault": fault}
+        return {"fault": fault}
 
 
 def guards(robots: Any) -> Iterator[Guarded]:
