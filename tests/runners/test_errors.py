@@ -32,7 +32,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("logs") / "log.npz"
     state = np.random.default_rng(0).normal(size=(41, 3))
     arrays = {"state": state[:-1], "action": state[:-1, :1], "next_state": state[1:]}
-    np.savez(path, **arrays, mass=np.repeat([1.0, 2.0], 20))  # type: ignore[arg-type]
+    np.savez(path, allow_pickle=False, **arrays, mass=np.repeat([1.0, 2.0], 20))
     return path
 
 
