@@ -29,7 +29,9 @@ def some_rows() -> Transitions:
 
 
 def save(folder: RunFolder, m: int, keep: tuple[int, ...] = (), **state: Any) -> None:
-    folder.save_round(m, some_rows(), [{"round": m, "environment": 0, "context": 1.0}], some_state(m, **state), keep)
+    folder.save_round(
+        m, some_rows(), [{"round": m, "environment": 0, "context": 1.0, "return": 0.0}], some_state(m, **state), keep
+    )
 
 
 def names(folder: RunFolder) -> list[str]:
