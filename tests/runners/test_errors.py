@@ -10,6 +10,7 @@ from pyro_dynamics import Family
 from pyro_dynamics.environments.mujoco_family import mujoco_family
 from pyro_dynamics.environments.physical import Disabled
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.tasks import HopperTask, PendulumTask
 
@@ -78,6 +79,20 @@ def test_a_damaged_folder_gets_one_line(run: Path, tmp_path: Path, capsys: pytes
     shutil.copy(run / "config.json", copy)
     (copy / "data.json").write_text("{}")
     assert "fit again" in refused(["diagnose", str(copy)], capsys)
+
+
+def test_a_training_that_diverges_ends_in_one_line_and_keeps_the_rounds_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *SMALL, "--offline.learning-rate", "1e30", "--out", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert told.count("warning: training diverged") == 3
+    assert "pyro-dynamics: error: training diverged 4 times" in told.splitlines()[-1]
+    folder = RunFolder.open(tmp_path / "run")
+    assert folder.last_round == 0
+    assert [row["steps"] for row in folder.metrics()] == [8] * 5
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 2  # it can be gone on with, and ends in the same way
+    assert folder.last_round == 0
 
 
 def test_a_family_that_cannot_be_made_gets_one_line() -> None:
