@@ -85,8 +85,8 @@ def test_mistakes_are_told_before_anything_starts(
 
 def test_an_agent_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["sweep", "--agents", "latent", "oracle"])
-    assert "oracle" in capsys.readouterr().err
+        main(["sweep", "--agents", "latent", "prophet"])
+    assert "prophet" in capsys.readouterr().err
 
 
 def test_without_ray_a_line_says_what_to_install(
