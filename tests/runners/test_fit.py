@@ -253,7 +253,7 @@ def test_other_mistakes_are_refused_in_words(log: Path, tmp_path: Path, capsys: 
     whole = saved(tmp_path / "whole.npz", pendulum_log((2.0, 4.0)) | {"mass": np.arange(320) % 2})
     assert "mass holds no floats" in refused(["fit", str(whole), "--group", "gravity,mass"], capsys)
     two = saved(tmp_path / "two.npz", pendulum_log((2.0, 4.0), masses=(1.0, 2.0)))
-    assert "2 parameters have 3 units" in refused(
+    assert "names 3 units for 2 columns" in refused(
         ["fit", str(two), "--group", "gravity,mass", "--unit", "a,b,c", "--out", str(tmp_path / "never")], capsys
     )
     assert not (tmp_path / "never").exists()
