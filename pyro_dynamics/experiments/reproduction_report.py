@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pyro_dynamics.diagnostics import aggregate
 from pyro_dynamics.diagnostics import reproduction_figures as figures
 from pyro_dynamics.diagnostics.latent_rows import LatentRows
-from pyro_dynamics.diagnostics.report import Picture, Report, Section, Table, to_markdown
+from pyro_dynamics.diagnostics.report import Picture, Report, Section, Table
 from pyro_dynamics.diagnostics.reproduction_latents import latents_map, latents_training
 from pyro_dynamics.diagnostics.score_rows import LAST, Row, Scores, by_seed, seed_gains, strata
 from pyro_dynamics.experiments.claims import MIN_SEEDS, Claim, claims, margin_outside, rank_correlation
@@ -27,29 +27,6 @@ SCALE = (
 )
 
 
-def report(
-    scores: Sequence[Row],
-    latents: Sequence[Row],
-    family: str = "halfcheetah-tilt",
-    axis: str = "tilt (degrees)",
-    ablation: str = "halfcheetah-tilt-6",
-    influence: Mapping[str, float] | None = None,
-    folder: str = "pictures",
-) -> str:
-    """The whole page as Markdown; its pictures are those of :func:`findings`, in the folder named.
-
-    Args:
-        scores: the lines of ``scores.jsonl``.
-        latents: the lines of ``latents.jsonl``.
-        family: the paper's environments.
-        axis: name and unit of its hidden parameter.
-        ablation: the family trained on two contexts only.
-        influence: how much the hidden parameter changes the one-step prediction, for each family.
-        folder: of the pictures, beside the page.
-    """
-    return to_markdown(findings(scores, latents, family, axis, ablation, influence), folder)
-
-
 def findings(
     scores: Sequence[Row],
     latents: Sequence[Row],
@@ -58,7 +35,16 @@ def findings(
     ablation: str = "halfcheetah-tilt-6",
     influence: Mapping[str, float] | None = None,
 ) -> Report:
-    """The page of :func:`report` as data, with the pictures; parts without rows are left out."""
+    """The whole page with its pictures; parts without rows are left out.
+
+    Args:
+        scores: the lines of ``scores.jsonl``.
+        latents: the lines of ``latents.jsonl``.
+        family: the paper's environments.
+        axis: name and unit of its hidden parameter.
+        ablation: the family trained on two contexts only.
+        influence: how much the hidden parameter changes the one-step prediction, for each family.
+    """
     of_family, of_latents = Scores(scores, family), LatentRows(latents, family)
     sections = [
         Section("The paper's claims", [RULE, SCALE], [claims_table(claims(of_family, of_latents))]),

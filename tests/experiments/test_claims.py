@@ -9,6 +9,7 @@ import pytest
 from reproduction_rows import NEW, SCHEDULE, TRAINED, latent_rows, of_seeds, score_rows
 
 from pyro_dynamics.diagnostics.latent_rows import LatentMap, LatentRows
+from pyro_dynamics.diagnostics.report import to_markdown
 from pyro_dynamics.diagnostics.score_rows import Scores
 from pyro_dynamics.experiments.claims import (
     FAILS,
@@ -22,7 +23,7 @@ from pyro_dynamics.experiments.claims import (
     margin_outside,
     rank_correlation,
 )
-from pyro_dynamics.experiments.reproduction_report import claims_table, final_table, findings, report
+from pyro_dynamics.experiments.reproduction_report import claims_table, final_table, findings
 
 FASTER = score_rows({"latent": 0.6, "generalist": 0.3, "specialist": 0.3})
 SLOWER = score_rows({"latent": 0.25, "generalist": 0.6, "specialist": 0.6}, gain_at_extremes=100.0)
@@ -188,7 +189,7 @@ def test_page_holds_all_parts_and_leaves_out_those_without_rows() -> None:
     names = [picture.name for picture in found.pictures]
     assert len(names) == len(set(names)) == 9
     assert all(picture.png.startswith(b"\x89PNG") for picture in found.pictures)
-    page = report([], [], "tilt")
+    page = to_markdown(findings([], [], "tilt"), "figures")
     assert page.startswith("# Reproduction: tilt")
     assert "cannot be told yet" in page
     assert "## Training" not in page
@@ -196,4 +197,5 @@ def test_page_holds_all_parts_and_leaves_out_those_without_rows() -> None:
 
 def test_same_rows_give_the_same_page() -> None:
     rows = [row for row in FASTER if row["context"] in FEW and row["split"] == "test" and row["checkpoint"] == 8]
-    assert report(rows, [], "tilt") == report(list(rows), [], "tilt")
+    first, second = (to_markdown(findings(some, [], "tilt"), "figures") for some in (rows, list(rows)))
+    assert first == second
