@@ -37,8 +37,8 @@ class ReproduceFlags:
     """
 
     preset: Scale = "cpu"
-    """cpu: 200-step episodes, 20 rounds, real-time planner, some hours a seed; paper: the paper's own settings, days
-    without a GPU; quick: a pendulum for a minute, to see the machinery."""
+    """cpu: 200-step episodes, 20 rounds, real-time planner, an hour or two of one core for a seed with its baselines;
+    paper: the paper's own settings, days without a GPU; quick: a pendulum for a minute, to see the machinery."""
     figures: tuple[str, ...] = FIGURES
     """Which to make; only what they need is trained and measured."""
     seeds: int = 5
