@@ -222,6 +222,15 @@ class Agent:
             self.make_planner,
         )
 
+    def memory(self) -> dict[str, Any]:
+        """Copies of all that acting and observing change: the belief and the last plans."""
+        return {"belief": self.belief.snapshot(), "plans": self.controller.plans()}
+
+    def remember(self, kept: Mapping[str, Any]) -> None:
+        """Return to what :meth:`memory` gave."""
+        self.belief.restore(kept["belief"])
+        self.controller.take_up(kept["plans"])
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: weights, beliefs, the optimiser's state, and what the task has fitted."""
         return {

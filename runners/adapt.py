@@ -2,39 +2,41 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 import tyro
-from torch import Tensor
 from tqdm import tqdm
 
-from pyro_dynamics.diagnostics import ContextProbe, belief_health, coverage, pit_histogram
+from pyro_dynamics.diagnostics import ContextProbe
 from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.diagnostics.figures import draw_adaptation
-from pyro_dynamics.diagnostics.health import RECENT, Stream
-from pyro_dynamics.environments import Context, Family, Schedule
+from pyro_dynamics.environments import Family, Schedule
 from pyro_dynamics.environments.guarded import limit_steps
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder, Team, adapt
 from pyro_dynamics.experiments.adaptation import AdaptationStep, replay, telling
+from pyro_dynamics.experiments.adaptation_summary import as_row, coverage_line, health, line, reached, summarise
 from pyro_dynamics.experiments.faults import Faults
 from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json, write_json_lines, write_whole
+from pyro_dynamics.experiments.journal import Journal
+from pyro_dynamics.experiments.lock import lock_folder
 from pyro_dynamics.experiments.logged_family import require_simulator
-from pyro_dynamics.experiments.stream_diagnosis import SHORT
+from pyro_dynamics.experiments.memory import Begun, Memory
 from pyro_dynamics.experiments.trust import file_name, stamped
 from pyro_dynamics.experiments.video import Film, make_robots
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
 from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, online_defaults
 from pyro_dynamics.runners.logged_stream import read_stream
 from pyro_dynamics.runners.main import run_as_module
-from pyro_dynamics.transitions import Transitions
 
+UNFINISHED = "unfinished"
+"""The folder of the steps of an adaptation that has not come to its end, inside that of its results."""
 BELIEF_DRAWS = 400
 """Draws of the belief that are stored after each step: the tail of k-hat is then fitted to about 60 of them."""
 
@@ -47,6 +49,9 @@ class AdaptFlags:
     a step, and stores the steps as JSON lines, the transitions, draws of the belief, a summary and a picture in
     DIR/adapt/NAME. At the end it tells how many of the targets lay in their 90 % intervals before they were seen, and
     whether the belief can be trusted: healthy, collapsed, stale, over-confident or out of the trained range.
+
+    The steps are brought to the disk every second. If it is stopped, the same command goes on after the last of them;
+    one with --video begins anew.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -94,59 +99,102 @@ def parse(arguments: Sequence[str]) -> AdaptFlags:
     return tyro.cli(AdaptFlags, prog="pyro-dynamics adapt", args=arguments, default=defaults)
 
 
+@dataclass(frozen=True)
+class Meeting:
+    """What is about to happen in the one environment.
+
+    Attributes:
+        stream: the steps, after those that were made before.
+        memory: of the agents that make them.
+        steps: how many, at most.
+        out: the folder of the results.
+        told: what the summary tells of where the steps come from.
+        film: the video, if there is to be one.
+        faults: what the environment does wrong on the way, which ends the stream.
+    """
+
+    stream: Callable[[Begun | None], Iterator[AdaptationStep]]
+    memory: Memory
+    steps: int
+    out: Path
+    told: dict[str, Any]
+    film: Film | None = None
+    faults: Faults = field(default_factory=Faults)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = parse(arguments)
     set_threads(flags.threads)
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online, flags.realtime)
     meeting = (to_act if flags.replay is None else to_follow)(flags, folder, config, family, trained)
-    out, film = meeting.out, meeting.film
-    rows: list[dict[str, Any]] = []
-    happened: list[Transitions] = []
-    draws: list[tuple[Tensor, Tensor]] = []
-    seconds: list[float] = []
+    with lock_folder(meeting.out):
+        settings = {
+            "run": str(flags.dir.resolve()),
+            "network": trained.fingerprint(),
+            "seed": flags.seed,
+            "checkpoint": folder.last_round if flags.checkpoint is None else flags.checkpoint,
+            "steps": meeting.steps,
+            **meeting.told,
+            "online": asdict(flags.online),
+        }
+        decisive = {name: value for name, value in settings.items() if name != "run"}  # it may have been moved
+        journal = Journal(meeting.out / UNFINISHED, decisive | {"config": asdict(config)})
+        make_steps(flags, meeting, journal, family)
+        tell_results(flags, meeting, journal, settings, family, trained, reached(folder, flags.checkpoint))
+
+
+def make_steps(flags: AdaptFlags, meeting: Meeting, journal: Journal, family: Family) -> None:
+    """Act, or follow the log, from the first step that is not in the journal yet.
+
+    Raises:
+        UserError: if not one step could be made.
+    """
+    begun = None if meeting.film else journal.begun()
+    if begun is None:
+        journal.clear()
+    else:
+        print(f"goes on after {len(begun)} steps, which are in {journal.path}")
     if not flags.quiet:
         numbers = f"{'reward':>8} {'log p(s)':>9} {'in 90 %':>8}"
         print(f"{'step':>5} {family.axis:>20} {numbers}  belief: mean +- sd of each latent")
-    faults = meeting.faults
-    with film or nullcontext():
-        for step in tqdm(meeting.stream, total=meeting.steps, unit="step", disable=None):
-            row = {
-                "step": step.index,
-                "context": as_json(step.context[0]),
-                "reward": float(step.reward),
-                "log_likelihood": float(step.log_likelihood),
-                "coverage": float(coverage(step.pit[0])),
-                "coverage_adaptive": float(step.inside[0].float().mean()),
-                "pit": step.pit[0].tolist(),
-                "mean": step.mean[0].tolist(),
-                "sd": step.scale[0].tolist(),
-            }
-            rows.append(row)
-            happened.append(transition(step))
-            draws.append((step.draws[:, 0], step.log_q[:, 0]))
-            seconds.append(step.seconds)
+    with meeting.film or nullcontext():
+        stream = meeting.stream(begun)
+        for step in tqdm(stream, initial=journal.steps, total=meeting.steps, unit="step", disable=None):
+            row = as_row(step)
+            journal.add(row, step, meeting.memory)
             if not flags.quiet:
                 tqdm.write(line(row), file=sys.stdout)
-            if film is not None:
-                film.add(step)
+            if meeting.film is not None:
+                meeting.film.add(step)
+    if not journal.steps:
+        raise meeting.faults.now[0]
+    journal.save(meeting.memory)
 
-    if not rows:
-        raise faults.now[0]
+
+def tell_results(
+    flags: AdaptFlags,
+    meeting: Meeting,
+    journal: Journal,
+    settings: dict[str, Any],
+    family: Family,
+    trained: Team,
+    expected: float | None,
+) -> None:
+    """Write and print what came of the steps.
+
+    Raises:
+        UserError: if the environment broke on the way.
+    """
+    out, faults, rows = meeting.out, meeting.faults, journal.rows()
     summary = summarise(rows, trained, family) | faults.of([0])
-    summary["health"] = health(rows, trained, reached(folder, flags.checkpoint))
-    settings = {
-        "run": str(flags.dir.resolve()),
-        "seed": flags.seed,
-        "checkpoint": folder.last_round if flags.checkpoint is None else flags.checkpoint,
-        "steps": meeting.steps,
-        **meeting.told,
-        "online": asdict(flags.online),
-    }
+    summary["health"] = health(rows, trained, expected)
     write_json_lines(out / "steps.jsonl", rows)
-    write_stream(out, happened, draws)
+    write_stream(out, journal)
     write_json(out / "summary.json", stamped(settings | summary))
     write_bytes(out / "belief.png", picture(rows, trained, family))
+    seconds = journal.arrays("seconds")["seconds"]
+    journal.remove()
     rewarded = meeting.told.get("rewarded", True)
     print(f"\nreturn over {len(rows)} steps: " + (f"{summary['return']:.1f}" if rewarded else "no rewards were logged"))
     print(f"mean one-step log-likelihood: {summary['log_likelihood']:.2f} nats")
@@ -156,30 +204,10 @@ def main(arguments: Sequence[str]) -> None:
         print(f"after step {entry['step']} ({family.axis}: {label(entry['context'])}): {entry['words']}")
     for index, finding in enumerate(summary["health"]):
         print(f"{'also' if index else 'belief'}: {finding['state']}: {finding['why']}")
-    print(f"results: {out}\npicture: {out / 'belief.png'}" + ("" if film is None else f"\nvideo: {film.path}"))
+    film = "" if meeting.film is None else f"\nvideo: {meeting.film.path}"
+    print(f"results: {out}\npicture: {out / 'belief.png'}{film}")
     if faults.now:
         raise UserError(f"cut short after {len(rows)} steps, whose results were kept: {faults.now[0]}")
-
-
-@dataclass(frozen=True)
-class Meeting:
-    """What is about to happen in the one environment.
-
-    Attributes:
-        stream: the steps.
-        steps: how many, at most.
-        out: the folder of the results.
-        told: what the summary tells of where the steps come from.
-        film: the video, if there is to be one.
-        faults: what the environment does wrong on the way, which ends the stream.
-    """
-
-    stream: Iterator[AdaptationStep]
-    steps: int
-    out: Path
-    told: dict[str, Any]
-    film: Film | None = None
-    faults: Faults = field(default_factory=Faults)
 
 
 def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Family, trained: Team) -> Meeting:
@@ -202,9 +230,19 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps))
     film = Film(out / "episode", robots, 0, steps, trained, family) if flags.video else None
     team = team_for(trained, family, [schedule.at(0)])
-    tell, faults = telling(team, [schedule]), Faults()
-    stream = adapt(team, robots, flags.seed, before_step=tell, belief_draws=BELIEF_DRAWS, on_fault=faults)
-    return Meeting(stream, steps, out, {"schedule": [list(change) for change in schedule.changes]}, film, faults)
+    memory, faults = Memory(team, flags.seed), Faults()
+    stream = partial(
+        adapt,
+        team,
+        robots,
+        flags.seed,
+        before_step=telling(team, [schedule]),
+        belief_draws=BELIEF_DRAWS,
+        on_fault=faults,
+        memory=memory,
+    )
+    told = {"schedule": [list(change) for change in schedule.changes]}
+    return Meeting(lambda begun: stream(begun=begun), memory, steps, out, told, film, faults)
 
 
 def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family, trained: Team) -> Meeting:
@@ -227,8 +265,9 @@ def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family
         contexts = [schedule.at(step) for step in range(steps)]
     team = team_for(trained, family, contexts[:1])
     out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, f"replay-{logged.name}", steps))
-    stream = replay(team, logged.transitions, contexts, flags.seed, BELIEF_DRAWS)
-    return Meeting(stream, steps, out, {"replay": flags.replay, "rewarded": logged.rewarded})
+    memory = Memory(team, flags.seed, acting=False)
+    stream = partial(replay, team, logged.transitions, contexts, flags.seed, BELIEF_DRAWS, memory)
+    return Meeting(stream, memory, steps, out, {"replay": flags.replay, "rewarded": logged.rewarded})
 
 
 def read_schedule(flags: AdaptFlags, family: Family, steps: int) -> Schedule:
@@ -247,104 +286,19 @@ def name_of(flags: AdaptFlags, what: str, steps: int) -> str:
     return file_name(what) + f"-steps{steps}-seed{flags.seed}{checkpoint}"
 
 
-def transition(step: AdaptationStep) -> Transitions:
-    """What happened in the one environment, which is numbered 0."""
-    zero = torch.zeros(1, dtype=torch.long)
-    return Transitions(step.state, step.action, step.next_state, step.reward, zero, zero + step.index)
-
-
-def write_stream(out: Path, happened: Sequence[Transitions], draws: Sequence[tuple[Tensor, Tensor]]) -> None:
-    """Write ``transitions.npz`` and, of an agent with a latent, ``beliefs.npz``.
-
-    Args:
-        out: the folder of the results.
-        happened: one transition a step.
-        draws: of the belief after each step ``[S, d]``, and its log density at them in nats ``[S]``.
+def write_stream(out: Path, journal: Journal) -> None:
+    """Write ``transitions.npz`` and, of an agent with a latent, ``beliefs.npz``: draws of the belief after each step
+    ``[T, S, d]``, and its log density at them in nats ``[T, S]``.
     """
-    arrays = Transitions.concatenate(happened).arrays()
-    write_whole(out / "transitions.npz", lambda file: np.savez(file, allow_pickle=False, **arrays))
-    latent, log_q = (torch.stack(part).float().numpy() for part in zip(*draws, strict=True))
-    if latent.shape[-1]:
-        write_whole(out / "beliefs.npz", lambda file: np.savez(file, allow_pickle=False, latent=latent, log_q=log_q))
+    happened = journal.arrays("state", "action", "next_state", "reward")
+    steps = len(happened["reward"])
+    happened |= {"environment": np.zeros(steps, dtype=np.int64), "step": np.arange(steps)}
+    write_whole(out / "transitions.npz", lambda file: np.savez(file, allow_pickle=False, **happened))
+    believed = journal.arrays("latent", "log_q")
+    if believed["latent"].shape[-1]:
+        write_whole(out / "beliefs.npz", lambda file: np.savez(file, allow_pickle=False, **believed))
     else:
         (out / "beliefs.npz").unlink(missing_ok=True)  # of another agent, whose results were here before
-
-
-def as_json(context: Any) -> Context | None:
-    """A context out of an array of the vector environment; None where it is not known."""
-    return context if context is None or isinstance(context, str | tuple) else float(context)
-
-
-def line(row: dict[str, Any]) -> str:
-    """One step for people."""
-    belief = "  ".join(f"{mean:+.3f} +- {sd:.3f}" for mean, sd in zip(row["mean"], row["sd"], strict=True))
-    numbers = f"{row['reward']:>8.2f} {row['log_likelihood']:>9.2f} {row['coverage']:>8.0%}"
-    return f"{row['step']:>5} {label(row['context']):>20} {numbers}  {belief}"
-
-
-def summarise(rows: Sequence[dict[str, Any]], trained: Team, family: Family) -> dict[str, Any]:
-    """Return, mean log-likelihood, coverage, and the belief at the end of every stretch of constant context.
-
-    A context that stays for fewer than five steps changes all the time, and does not count as one.
-    """
-    ends = [i for i in range(len(rows)) if i + 1 == len(rows) or rows[i + 1]["context"] != rows[i]["context"]]
-    ends = [i for i, before in zip(ends, [-1, *ends[:-1]], strict=True) if i - before >= SHORT or i == ends[-1]]
-    return {
-        "return": sum(row["reward"] for row in rows),
-        "log_likelihood": sum(row["log_likelihood"] for row in rows) / len(rows),
-        "coverage": {
-            "all": float(np.mean([row["coverage"] for row in rows])),
-            f"last_{RECENT}": float(np.mean([row["coverage"] for row in rows[-RECENT:]])),
-        },
-        "pit": pit_histogram(torch.tensor([row["pit"] for row in rows])),
-        "belief": [describe(rows[i], trained, family) for i in ends],
-    }
-
-
-def coverage_line(shares: dict[str, float]) -> str:
-    """How many of the targets lay in their 90 % intervals."""
-    every, recent = shares.values()
-    return f"coverage of 90 % intervals: {every:.0%} over the whole stream, {recent:.0%} over the last {RECENT} steps"
-
-
-def reached(folder: RunFolder, checkpoint: int | None) -> float | None:
-    """Mean log-likelihood in nats of the held-out episodes of the checkpoint's round; None after no training."""
-    m = folder.last_round if checkpoint is None else checkpoint
-    values = [row["log_likelihood"] for row in folder.metrics() if row["round"] == m]
-    return float(np.mean(values)) if values and None not in values else None
-
-
-def health(rows: Sequence[dict[str, Any]], trained: Team, expected: float | None) -> list[dict[str, str]]:
-    """Whether the belief can be trusted, the most serious finding first; nothing for an agent without a latent."""
-    if not rows[0]["mean"]:
-        return []
-    mean, scale, log_likelihood, pit = (
-        np.array([row[key] for row in rows]) for key in ("mean", "sd", "log_likelihood", "pit")
-    )
-    trained_mean, trained_scale = (part.numpy() for part in trained.beliefs())
-    stream = Stream(mean, scale, log_likelihood, pit, trained_mean, trained_scale, expected)
-    return [asdict(finding) for finding in belief_health(stream)]
-
-
-def describe(row: dict[str, Any], trained: Team, family: Family) -> dict[str, Any]:
-    """Where a belief lies among the environments that were trained on."""
-    entry = {key: row[key] for key in ("step", "context", "mean", "sd")}
-    if not row["mean"]:
-        return {**entry, "words": "this agent infers no latent, and so has no belief"}
-    means = trained.beliefs()[0].numpy()
-    here = np.array(row["mean"])
-    closest = family.train[int(np.linalg.norm(means - here, axis=1).argmin())]
-    entry["nearest_trained"] = closest
-    words = f"nearest trained latent {label(closest)}"
-    if family.numeric:
-        probe = ContextProbe(means, family.train)
-        decoded, spread = probe.predict(here), probe.spread(np.array(row["sd"]))
-        entry["decoded"], entry["decoded_sd"] = decoded.tolist(), spread.tolist()
-        names = [f"{name} " if len(family.parameters) > 1 else "" for name in family.parameters]
-        numbers = zip(names, np.atleast_1d(decoded), np.atleast_1d(spread), family.units, strict=True)
-        read = ", ".join(f"{name}{value:.2f} +- {sd:.2f} {unit}".rstrip() for name, value, sd, unit in numbers)
-        words = f"decoded {read}, {words}"
-    return {**entry, "words": words}
 
 
 def picture(rows: Sequence[dict[str, Any]], trained: Team, family: Family) -> bytes:

@@ -239,7 +239,10 @@ def beside_nuts(agent: Agent, data: Transitions, flags: DiagnoseFlags) -> list[N
 def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     """Judge the belief along an adaptation."""
     adaptation = load_adaptation(flags.dir)
-    _, _, family, team = load_run(run_of(flags.dir, adaptation.summary), adaptation.summary["checkpoint"])
+    run = run_of(flags.dir, adaptation.summary)
+    _, _, family, team = load_run(run, adaptation.summary["checkpoint"])
+    if adaptation.summary.get("network", team.fingerprint()) != team.fingerprint():  # older ones do not tell it
+        raise UserError(f"{flags.dir} was made with another network than the one that {run} holds now: adapt again")
     for context in {context for context in adaptation.contexts if context is not None}:  # logged streams may not know
         family.parse_context(context)  # one that the family does not know is refused in words
     out = make_folder(flags.out or flags.dir / "diagnose")

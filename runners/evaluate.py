@@ -15,12 +15,12 @@ from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.guarded import limit_steps
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import adapt
+from pyro_dynamics.experiments.adaptation_summary import describe
 from pyro_dynamics.experiments.faults import Faults
 from pyro_dynamics.experiments.files import make_folder, write_json
 from pyro_dynamics.experiments.logged_family import require_simulator
 from pyro_dynamics.experiments.trust import file_name
 from pyro_dynamics.experiments.video import Film, make_robots
-from pyro_dynamics.runners.adapt import describe
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
 from pyro_dynamics.runners.configuration import OnlineConfig, online_defaults
 from pyro_dynamics.runners.main import run_as_module

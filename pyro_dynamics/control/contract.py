@@ -30,6 +30,10 @@ class Planner:
         """Forget the last plan, at the start of an episode."""
         self.mean: Tensor | None = None
 
+    def plans(self) -> dict[str, Tensor | None]:
+        """What is remembered from step to step, by the names of the attributes."""
+        return {"mean": self.mean}
+
     def plan(
         self, objective: Callable[[], Objective], shape: tuple[int, int, int], generator: torch.Generator
     ) -> Tensor:

@@ -79,6 +79,9 @@ class ICEM(Planner):
         super().reset()
         self.elites: Tensor | None = None
 
+    def plans(self) -> dict[str, Tensor | None]:
+        return {**super().plans(), "elites": self.elites}
+
     def plan(
         self, objective: Callable[[], Objective], shape: tuple[int, int, int], generator: torch.Generator
     ) -> Tensor:

@@ -1,5 +1,6 @@
 """Model predictive control: plan, apply the first action, plan again (Algorithm 1)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -55,6 +56,17 @@ class MPC:
         """Forget the last plans, at the start of an episode."""
         self.planner.reset()
         self.environment = None
+
+    def plans(self) -> dict[str, Tensor | None]:
+        """Copies of the last plans, and of which robots they are."""
+        kept = {"environment": self.environment, **self.planner.plans()}
+        return {name: value if value is None else value.clone() for name, value in kept.items()}
+
+    def take_up(self, kept: Mapping[str, Tensor | None]) -> None:
+        """Go on with what :meth:`plans` gave."""
+        self.environment = kept["environment"]
+        for name in self.planner.plans():
+            setattr(self.planner, name, kept[name])
 
     def widen(self, environments: Tensor) -> None:
         """Search anew in these environments ``[n]``, where a change was found (see :meth:`Planner.widen`)."""

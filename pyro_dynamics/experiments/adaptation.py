@@ -3,17 +3,17 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, islice
 
 import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from pyro_dynamics.diagnostics.intervals import AdaptiveIntervals
 from pyro_dynamics.environments import Context, Schedule
 from pyro_dynamics.experiments.interaction import OnFault, Step, interact
+from pyro_dynamics.experiments.memory import Begun, Memory
 from pyro_dynamics.experiments.team import Team
-from pyro_dynamics.randomness import derive_generator, derive_seed
+from pyro_dynamics.randomness import derive_seed
 from pyro_dynamics.transitions import Transitions
 
 
@@ -64,6 +64,8 @@ def adapt(
     before_step: Callable[[int], None] | None = None,
     belief_draws: int = 0,
     on_fault: OnFault | None = None,
+    memory: Memory | None = None,
+    begun: Begun | None = None,
 ) -> Iterator[AdaptationStep]:
     """One episode in every environment; beliefs begin where the team's guides stand and are updated by Eq. 5.
 
@@ -77,23 +79,31 @@ def adapt(
         belief_draws: how many draws of the belief are told after each step.
         on_fault: told of each robot whose environment breaks, which then leaves the episode; without, the first fault
             is raised as an :class:`~pyro_dynamics.errors.EnvironmentFault`.
+        memory: of this team, seed and episode; whoever holds it can keep what it is after a step.
+        begun: the episode's first steps, made before: their actions are sent again, without planning, until the robots
+            are where they were, and the steps after them are given.
+
+    Raises:
+        UserError: if the robots do not come to the same states again.
     """
     environment = torch.arange(robots.num_envs)
-    draws = derive_generator(seed, "adapt", episode, "actions")
+    memory = memory or Memory(team, seed, episode)
     seeds = [derive_seed(seed, "adapt", episode, "reset", k) for k in range(robots.num_envs)]
     steps, planning = count(), Stopwatch()
 
     def policy(state: Tensor) -> Tensor:
         index = next(steps)
+        if begun is not None and index < len(begun):
+            return begun.again(index, state)
         if before_step is not None:
             before_step(index)
         with planning:
-            return team.act(state, environment, draws)
+            return team.act(state, environment, memory.draws)
 
     team.reset()
-    steps_made = interact(robots, policy, seeds, on_fault)
-    stream = _follow(team, steps_made, robots.num_envs, draws, seed, episode, belief_draws)
-    for step in stream:
+    memory.go_on(begun)
+    steps_made = islice(interact(robots, policy, seeds, on_fault), len(begun or ()), None)
+    for step in _follow(team, steps_made, memory, belief_draws):
         yield replace(step, seconds=step.seconds + planning.seconds)
 
 
@@ -115,7 +125,13 @@ class Stopwatch:
 
 
 def replay(
-    team: Team, stream: Transitions, contexts: Sequence[Context | None], seed: int, belief_draws: int = 0
+    team: Team,
+    stream: Transitions,
+    contexts: Sequence[Context | None],
+    seed: int,
+    belief_draws: int = 0,
+    memory: Memory | None = None,
+    begun: Begun | None = None,
 ) -> Iterator[AdaptationStep]:
     """The same along steps that were logged in one environment, without acting.
 
@@ -125,33 +141,32 @@ def replay(
         contexts: the true hidden parameter at each step, None where it is not known.
         seed: names the random streams.
         belief_draws: how many draws of the belief are told after each step.
+        memory: of this team and seed, as in :func:`adapt`.
+        begun: the first steps, followed before.
+
+    Raises:
+        UserError: if the first steps of the log are others than those.
     """
+    memory = memory or Memory(team, seed, acting=False)
+    memory.go_on(begun)
     alive = torch.ones(1, dtype=torch.bool)  # also where the log says that its episode ended: the stream goes on
 
     def steps() -> Iterator[Step]:
         for t, context in enumerate(contexts):
-            team.tell([context])
             row = stream.select(torch.tensor([t]))
+            if begun is not None and t < len(begun):
+                begun.again(t, row.state)
+                continue
+            team.tell([context])
             yield Step(t, row.state, row.action, row.next_state, row.reward, alive, ~alive, [context])
 
-    yield from _follow(team, steps(), 1, derive_generator(seed, "replay"), seed, 0, belief_draws)
+    yield from _follow(team, steps(), memory, belief_draws)
 
 
-def _follow(
-    team: Team,
-    steps: Iterable[Step],
-    environments: int,
-    draws: torch.Generator,
-    seed: int,
-    episode: int,
-    belief_draws: int,
-) -> Iterator[AdaptationStep]:
+def _follow(team: Team, steps: Iterable[Step], memory: Memory, belief_draws: int) -> Iterator[AdaptationStep]:
     """Foretell each step, then let the beliefs learn from it."""
-    environment = torch.arange(environments)
-    # Streams of their own: measuring must not change what the robots do.
-    measuring = derive_generator(seed, "adapt", episode, "calibration")
-    telling = derive_generator(seed, "adapt", episode, "belief")
-    intervals, updating = AdaptiveIntervals(environments, team.agents[0].task.target_dim), Stopwatch()
+    draws, measuring, intervals, updating = memory.draws, memory.measuring, memory.intervals, Stopwatch()
+    environment = torch.arange(len(intervals.factor))
     for step in steps:
         happened = (step.state, step.action, step.next_state, environment)
         log_likelihood = team.log_predictive(*happened, draws)
@@ -171,6 +186,6 @@ def _follow(
             inside,
             *team.beliefs(),
             *(step.state, step.action, step.next_state),
-            *team.belief_draws(belief_draws, telling),
+            *team.belief_draws(belief_draws, memory.telling),
             updating.seconds,
         )

@@ -1,6 +1,7 @@
 """The agents of a run: one for all environments, or one for each."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -135,6 +136,24 @@ class Team:
             rows = owned.any(1).nonzero().squeeze(1)
             if len(rows):
                 yield agent, rows, owned[rows].int().argmax(1)
+
+    def memory(self) -> list[dict[str, Any]]:
+        """Copies of all that acting and observing change: beliefs and last plans."""
+        return [agent.memory() for agent in self.agents]
+
+    def remember(self, kept: Sequence[Mapping[str, Any]]) -> None:
+        """Return to what :meth:`memory` gave."""
+        for agent, part in zip(self.agents, kept, strict=True):
+            agent.remember(part)
+
+    def fingerprint(self) -> str:
+        """Tells networks and guides apart: a digest of all weights, the same on every machine."""
+        digest = sha256()
+        for agent in self.agents:
+            for part in (agent.model, agent.guide):
+                for name, value in part.state_dict().items():
+                    digest.update(name.encode() + value.contiguous().numpy().tobytes())
+        return digest.hexdigest()[:16]
 
     def state_dict(self) -> dict[str, Any]:
         """The state of every agent."""

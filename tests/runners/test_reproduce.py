@@ -78,9 +78,9 @@ def test_again_nothing_is_done_again(undisturbed: Path) -> None:
 
 def test_ten_kills_leave_the_same_files(undisturbed: Path, tmp_path: Path) -> None:
     arguments = [*QUICK, "--out", str(tmp_path / "results")]
-    program = Path(__file__).with_name("killed_reproduction.py")
+    program = Path(__file__).parents[1] / "killed.py"
     done = subprocess.run(
-        [sys.executable, str(program), "10", "0", *arguments], capture_output=True, text=True, check=True
+        [sys.executable, str(program), "10", "0", "2.5", *arguments], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) == 10
     left = {name: content for name, content in files_of(tmp_path / "results").items() if not name.endswith(".part")}
