@@ -46,6 +46,11 @@ class DiagonalGuide(Guide):
     def posterior(self) -> Distribution:
         return distributions.Normal(self.location, self.log_scale.exp()).to_event(1)
 
+    def frozen(self) -> Distribution:
+        # Without the copy of the module: every control step asks for it many times.
+        location, log_scale = self.location.detach().clone(), self.log_scale.detach()
+        return distributions.Normal(location, log_scale.exp()).to_event(1)
+
     def for_environments(self, environments: int) -> "DiagonalGuide":
         return DiagonalGuide(environments, self.latent_dim, DiagonalConfig(initial_scale=1.0)).to(self.location)
 

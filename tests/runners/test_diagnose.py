@@ -116,6 +116,9 @@ def test_an_adaptation_is_judged_along_its_stream(
     assert told["steps"][-1] == 39
     assert len(told["k_hat"]) == len(told["steps"])
     assert (out / "diagnose" / "report.html").read_text().count("data:image/png;base64,") == 1
+    summary = json.loads((out / "summary.json").read_text())
+    (out / "summary.json").write_text(json.dumps({**summary, "network": "0" * 16}))
+    assert "was made with another network than the one that" in refused([str(out)], capsys)
 
 
 def test_the_readmes_lines_for_a_notebook(

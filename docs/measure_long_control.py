@@ -1,0 +1,69 @@
+"""Many steps of control and update in a row: does the time or the memory of one grow? Prints a Markdown table.
+
+    python docs/measure_long_control.py [STEPS]
+
+200,000 steps by default, of one pendulum whose gravity swings, with a network of one layer of 16: each plans, updates a
+belief, and brings its step to the disk, as ``pyro-dynamics adapt`` does.
+"""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from measure_long_run import resident_mib
+from tqdm import tqdm
+
+from pyro_dynamics.experiments.adaptation import adapt
+from pyro_dynamics.experiments.adaptation_summary import as_row
+from pyro_dynamics.experiments.journal import Journal
+from pyro_dynamics.experiments.memory import Memory
+from pyro_dynamics.inference import KalmanUpdateConfig
+from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
+from pyro_dynamics.runners.configuration import OnlineConfig
+from pyro_dynamics.runners.main import main as command
+
+TRAIN = [
+    *("train", "--rounds", "1", "--episodes", "1", "--ensemble.hidden", "16", "--ensemble.weight-decay", "0", "0"),
+    *("--controller.horizon", "5", "--controller.particles", "3", "--planner", "icem"),
+    *("--planner.candidates", "10", "--planner.elites", "3", "--planner.iterations", "2"),
+]
+DRAWS = 400
+
+
+def measure(home: Path, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Processor milliseconds of each step, all included, and the memory after it in MiB."""
+    assert command([*TRAIN, "--out", str(home / "run")]) == 0
+    online = OnlineConfig(update="kalman", update_config=KalmanUpdateConfig(iterations=1))
+    _, _, family, trained = load_run(home / "run", online=online)
+    schedule = family.parse_schedule("sine:2:10:500", steps)
+    robots, team = family.make_vector([schedule], steps), team_for(trained, family, [schedule.at(0)])
+    memory, journal = Memory(team, 0), Journal(home / "unfinished", {})
+    milliseconds, mebibytes = np.empty(steps), np.empty(steps)
+    start = time.process_time()
+    for step in tqdm(adapt(team, robots, 0, belief_draws=DRAWS, memory=memory), total=steps, mininterval=5):
+        journal.add(as_row(step), step, memory)
+        now = time.process_time()
+        milliseconds[step.index], mebibytes[step.index] = 1e3 * (now - start), resident_mib()
+        start = now
+    return milliseconds, mebibytes
+
+
+def main() -> None:
+    """Print the table."""
+    set_threads(1)
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
+    with tempfile.TemporaryDirectory() as folder:
+        milliseconds, mebibytes = measure(Path(folder), steps)
+    print("| steps | ms a step (median) | ms (99 % below) | MiB at the end |\n|---|---|---|---|")
+    for part in np.array_split(np.arange(steps), 10):
+        times, last = milliseconds[part], part[-1] + 1
+        print(f"| {last} | {np.median(times):.2f} | {np.quantile(times, 0.99):.2f} | {mebibytes[part[-1]]:.1f} |")
+    late = np.arange(steps // 10, steps)
+    slope = np.polyfit(late / 1000, mebibytes[late], 1)[0]
+    print(f"\nmemory after the first tenth: {1024 * slope:+.2f} KiB for 1000 steps")
+
+
+if __name__ == "__main__":
+    main()
