@@ -78,7 +78,7 @@ def parse_number(
     of = f" of {unit}" if unit else ""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UserError(f"{name} must be a number{of}, not {value!r}") from None
     within = low <= number <= high if closed else low < number < high
     if not within or not math.isfinite(number):  # NaN compares false and lands here too

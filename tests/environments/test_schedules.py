@@ -72,6 +72,9 @@ def test_a_file_that_is_no_schedule_is_refused_in_words(content: str, tmp_path: 
         assert "\n" not in str(told.value)
     with pytest.raises(UserError, match="cannot be read"):
         TILT.parse_schedule(f"file:{tmp_path / 'missing.csv'}")
+    (tmp_path / "large.json").write_text(f"[[0, {10**400}]]")
+    with pytest.raises(UserError, match="tilt must be a number of degrees"):
+        TILT.parse_schedule(f"file:{tmp_path / 'large.json'}")
 
 
 @pytest.mark.parametrize(
