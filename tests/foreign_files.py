@@ -1,8 +1,9 @@
 """Honest files of every kind that is read, and for each kind what reads it: for the tests of what strangers send."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,17 @@ import numpy as np
 
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.experiments import RunFolder
+from pyro_dynamics.experiments.adaptation import AdaptationStep, adapt
+from pyro_dynamics.experiments.adaptation_summary import as_row, summarise
+from pyro_dynamics.experiments.journal import Journal
 from pyro_dynamics.experiments.logged_data import group_logs, read_npz
 from pyro_dynamics.experiments.logged_family import DataDescription, LoggedFamily
+from pyro_dynamics.experiments.memory import Begun, Memory
 from pyro_dynamics.experiments.minari_data import read_minari
 from pyro_dynamics.experiments.results import Measurement, Results
 from pyro_dynamics.experiments.stream_folder import load_adaptation
 from pyro_dynamics.experiments.sweep_folder import SweepFolder
-from pyro_dynamics.runners.assembly import load_run
+from pyro_dynamics.runners.assembly import load_run, team_for
 from pyro_dynamics.runners.compare import mean_returns
 from pyro_dynamics.runners.diagnose import run_of
 from pyro_dynamics.runners.main import main
@@ -50,6 +55,10 @@ def make_samples(home: Path) -> Path:
     assert main(["export", str(home / "run"), "--npz", log, "--minari", str(home / "log-v0")]) == 0
     small = ["--ensemble.hidden", "8", "--ensemble.weight-decay", "1e-5", "1e-5", "--offline.min-steps", "5"]
     assert main(["fit", log, "--group", "gravity", *small, "--out", str(home / "fit")]) == 0
+    journal, memory, stream = unfinished(home)
+    for step in islice(stream(None), 2):
+        journal.add(as_row(step), step, memory)
+    journal.save(memory)
     (home / "schedule.csv").write_text("step,context\n0,4\n50,6\n")
     (home / "schedule.json").write_text("[[0, 4], [50, 6.5]]")
     results = Results(home / "results", "quick", PROTOCOL)
@@ -65,6 +74,14 @@ def make_samples(home: Path) -> Path:
     track = {**series, "update_ms": 1.0}
     (home / "track.json").write_text(json.dumps({"settings": TRACK_SETTINGS, "track": track}))
     return home
+
+
+def unfinished(home: Path) -> tuple[Journal, Memory, Callable[[Begun | None], Iterator[AdaptationStep]]]:
+    """The journal of an adaptation that was stopped after two steps, or of one that shall be."""
+    _, _, family, trained = load_run(home / "run")
+    journal, team = Journal(home / "unfinished", {"seed": 0}), team_for(trained, family, [4.0])
+    robots, memory = family.make_vector([4.0], 3), Memory(team, 0)
+    return journal, memory, lambda begun: adapt(team, robots, 0, belief_draws=5, memory=memory, begun=begun)
 
 
 @dataclass(frozen=True)
@@ -107,6 +124,14 @@ def _adaptation(home: Path) -> None:
     run_of(folder, adaptation.summary)
 
 
+def _journal(home: Path) -> None:
+    journal, _, stream = unfinished(home)
+    _, _, family, trained = load_run(home / "run")
+    journal.arrays("state", "action", "next_state", "reward", "latent", "log_q", "seconds")
+    (last,) = stream(journal.begun())
+    summarise([*journal.rows(), as_row(last)], trained, family)
+
+
 def _results(home: Path) -> None:
     results = Results(home / "results", "quick", PROTOCOL)
     results.gather([], [MEASURED])
@@ -139,6 +164,9 @@ LOADERS = {
     "adaptation summary": Loader(f"{ADAPTATION}/summary.json", _adaptation),
     "adaptation transitions": Loader(f"{ADAPTATION}/transitions.npz", _adaptation),
     "adaptation beliefs": Loader(f"{ADAPTATION}/beliefs.npz", _adaptation),
+    "stopped adaptation, steps": Loader("unfinished/steps-00000000.jsonl", _journal),
+    "stopped adaptation, arrays": Loader("unfinished/steps-00000000.npz", _journal),
+    "stopped adaptation, memory": Loader("unfinished/state.pt", _journal),
     "description of logged data": Loader("fit/data.json", _description),
     "logged npz": Loader("log.npz", _log),
     "Minari metadata": Loader("log-v0/data/metadata.json", _minari),

@@ -75,6 +75,8 @@ class Journal:
         if self._memory is None:
             return None
         arrays = self.arrays("state", "action")
+        if any(array.ndim != 2 or array.dtype != np.float32 for array in arrays.values()):
+            raise self._damaged("its states or actions are something else")
         state, action = (torch.from_numpy(arrays[name])[:, None] for name in ("state", "action"))
         return Begun(state, action, self._memory)
 
@@ -142,6 +144,8 @@ class Journal:
         try:
             rows = parse_rows(read_text(file))[:count]  # a part may have more steps than the state that was to follow
             require_steps(rows)
+            if not all(isinstance(row.get("pit"), list) and _is_whole(row, len(rows[0]["pit"])) for row in rows):
+                raise ValueError(f"a step in {file.name} lacks something")
         except (OSError, ValueError) as fault:
             raise self._damaged(str(fault)) from None
         if len(rows) < count:
@@ -151,12 +155,19 @@ class Journal:
     def _part_arrays(self, first: int, names: tuple[str, ...] | None = None) -> dict[str, np.ndarray]:
         file, count = self._files(first)[1], min(ROWS, self.steps - first)
         try:
-            arrays = {name: value[:count] for name, value in read_arrays(file, names).items()}
+            arrays = read_arrays(file, names)
         except (OSError, ValueError) as fault:
             raise self._damaged(str(fault)) from None
-        if any(len(value) < count for value in arrays.values()):
+        if any(value.ndim == 0 or len(value) < count for value in arrays.values()):
             raise self._damaged(f"{file.name} has fewer steps than {count}")
-        return arrays
+        return {name: value[:count] for name, value in arrays.items()}
 
     def _damaged(self, why: str) -> UserError:
         return UserError(f"{self.path} cannot be gone on with ({why}): remove it to begin anew")
+
+
+def _is_whole(row: Mapping[str, Any], targets: int) -> bool:
+    """Whether a step has all that a summary needs."""
+    numbers = [row.get("reward"), row.get("log_likelihood"), *row["pit"]]
+    # Floats, but perhaps NaN: those of a network that has gone wrong.
+    return len(row["pit"]) == targets and all(isinstance(number, float) for number in numbers)

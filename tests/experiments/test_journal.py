@@ -47,7 +47,8 @@ def step(index: int) -> AdaptationStep:
 
 
 def row(index: int) -> dict[str, Any]:
-    return {"step": index, "context": [3.0, 1.0], "coverage": 1.0, "mean": [0.0], "sd": [1.0]}
+    seen = {"reward": 0.0, "log_likelihood": 0.0, "pit": [0.5], "coverage": 1.0}
+    return {"step": index, "context": [3.0, 1.0], **seen, "mean": [0.0], "sd": [1.0]}
 
 
 def kept(path: Path, steps: int) -> Journal:
@@ -102,6 +103,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
     damaged(lines.unlink)
     damaged(lambda: lines.write_text("{}\n"))
     damaged(lambda: lines.write_text(json.dumps(row(0)) + "\n"))
+    damaged(lambda: lines.write_text((json.dumps({**row(0), "pit": None}) + "\n") * 3))
     damaged(lambda: np.savez(tmp_path / "steps-00000000.npz", state=np.zeros((1, 1))))
     damaged(lambda: (tmp_path / "steps-00000000.npz").write_bytes(b""))
     damaged(lambda: torch.save({"steps": -1}, tmp_path / "state.pt"))
