@@ -2,10 +2,11 @@
 
     python tests/killed.py KILLS SEED LONGEST ARGUMENTS...
 
-Forked after the imports, so that every kill hits work; LONGEST is the latest moment in seconds. Prints how many
-attempts were killed.
+Forked after the imports, so that every kill hits work; LONGEST is the latest moment, in seconds of the attempt's own
+processor time, which does not depend on what else the machine does. Linux. Prints how many attempts were killed.
 """
 
+import math
 import os
 import random
 import signal
@@ -16,8 +17,11 @@ from collections.abc import Callable
 from pyro_dynamics.runners.main import main
 
 
-def attempt(arguments: list[str], seconds: float | None) -> bool:
-    """One attempt in a child of its own, killed after so many seconds; whether it was.
+def attempt(arguments: list[str], seconds: float = math.inf) -> float | None:
+    """One attempt in a child of its own, killed after so many seconds of its processor time.
+
+    Returns:
+        The seconds that it took, or None if it was killed.
 
     Raises:
         AssertionError: if it ended by itself and did not succeed.
@@ -26,14 +30,17 @@ def attempt(arguments: list[str], seconds: float | None) -> bool:
     if child == 0:
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the child ends
         os._exit(main(arguments))
-    if seconds is not None:
-        time.sleep(seconds)
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
+    clock = (~child << 3) | 2  # clock_getcpuclockid(3) of another process
+    ended = status = 0
+    while not ended:
+        if time.clock_gettime(clock) > seconds:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.002)
+        ended, status, used = os.wait4(child, os.WNOHANG)
     if os.WIFSIGNALED(status):
-        return True
+        return None
     assert os.WEXITSTATUS(status) == 0, f"an attempt ended with {os.WEXITSTATUS(status)}"
-    return False
+    return used.ru_utime + used.ru_stime
 
 
 def run(
@@ -48,15 +55,15 @@ def run(
     Args:
         kills: the most.
         moments: draws the moment of each kill.
-        longest: the latest moment, in seconds.
+        longest: the latest moment, in seconds of processor time.
         arguments: of the next attempt.
         after_kill: looks at what is left.
     """
     for killed in range(kills):
-        if not attempt(arguments(), moments.uniform(0.0, longest)):
+        if attempt(arguments(), moments.uniform(0.0, longest)) is not None:
             return killed
         after_kill()
-    attempt(arguments(), None)
+    attempt(arguments())
     return kills
 
 
