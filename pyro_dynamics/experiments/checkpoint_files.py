@@ -102,8 +102,8 @@ def _require_finite(path: Path, state: Any) -> None:
         wrong = int((~tensor.isfinite()).sum())
         if wrong:
             raise UserError(
-                f"{path} cannot be used: {wrong} of the {tensor.numel()} numbers of {name[:200]} are not finite; choose "
-                "another --checkpoint, or train again"
+                f"{path} cannot be used: {wrong} of the {tensor.numel()} numbers of {name[:200]} are not finite; "
+                "choose another --checkpoint, or train again"
             )
 
 
