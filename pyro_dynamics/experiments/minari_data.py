@@ -198,7 +198,7 @@ def write_minari(
                 raise FileExistsError("it already exists")
             rmtree(begun, ignore_errors=True)  # of one that was killed
             begun.mkdir(parents=True)
-            require_room(begun, _most_bytes(episodes))
+            require_room(begun, most_bytes(episodes))
             with _root(begun):
                 dataset = package.create_dataset_from_buffers(
                     name,
@@ -221,7 +221,7 @@ def write_minari(
         return place
 
 
-def _most_bytes(episodes: Sequence[dict[str, Any]]) -> int:
+def most_bytes(episodes: Sequence[dict[str, Any]]) -> int:
     """More than a data set takes: its numbers, and what HDF5 adds for every array and episode."""
     arrays = [np.asarray(array) for episode in episodes for array in _flat(episode).values()]
     return 2**18 + 2**13 * len(episodes) + sum(5 * array.nbytes // 4 + 2**11 for array in arrays)

@@ -73,7 +73,11 @@ class Film:
         names = [label(context) for context in family.train]
         width = _even(1.04 * height)
         self.panel = BeliefPanel(width, height, steps, family.axes, names, means, scales, probe, family.train)
-        how: dict[str, Any] = {"fps": fps, "macro_block_size": 2} if mp4 else {"duration": 1000 / fps, "loop": 0}
+        how: dict[str, Any] = (
+            {"fps": fps, "macro_block_size": 2, "ffmpeg_log_level": "quiet"}
+            if mp4
+            else {"duration": 1000 / fps, "loop": 0}
+        )
         try:
             self.writer = imageio.get_writer(self.part, **how)
         except OSError as fault:

@@ -74,6 +74,8 @@ CASES = {
 }
 TIMED = ("track/",)
 """What tells milliseconds: it is not the same twice."""
+EVENTS = "tensorboard"
+"""Its folder's files have other names each time, and are for TensorBoard to read as far as they go."""
 ERROR = "pyro-dynamics: error: "
 NO_ROOM = ("No space left on device", "is there room on the disk?")
 
@@ -124,7 +126,11 @@ class Disk:
     def files(self) -> dict[str, bytes]:
         """What is there, without what is there for our own sake."""
         found = {str(file.relative_to(self.place)): file for file in self.place.rglob("*") if file.is_file()}
-        return {name: file.read_bytes() for name, file in found.items() if file != self.ballast}
+        return {
+            name: file.read_bytes()
+            for name, file in found.items()
+            if file != self.ballast and file.parent.name != EVENTS
+        }
 
 
 def call(*words: str) -> None:
@@ -241,7 +247,7 @@ def arrays(content: bytes) -> dict[str, bytes]:
 
 def dated(name: str) -> bool:
     """Whether a file may differ from run to run, or is one that an undisturbed run drops."""
-    return "tfevents" in name or name.startswith(TIMED) or name.endswith("metadata.json") or "checkpoints/" in name
+    return name.startswith(TIMED) or name.endswith("metadata.json") or "checkpoints/" in name
 
 
 def checkpoints(disk: Disk) -> list[str]:
