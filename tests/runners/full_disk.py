@@ -134,7 +134,12 @@ class Disk:
 
 
 def call(*words: str) -> None:
-    subprocess.run(words, check=True, capture_output=True, text=True)
+    for wait in (1, 2, 4, 0):  # on a busy machine a mount may fail, and succeed a moment later
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode == 0:
+            return
+        time.sleep(wait)
+    sys.exit(f"{' '.join(words)}: {done.stderr}")
 
 
 def warm(command: str, disk: Disk) -> None:
