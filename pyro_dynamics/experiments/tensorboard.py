@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,5 +88,5 @@ class TensorBoard:
 
     def close(self) -> None:
         """Finish the files."""
-        with suppress(OSError if self.broken else ()):
+        with suppress(UserError) if self.broken else nullcontext(), self._in_one_line():
             self.writer.close()
