@@ -25,13 +25,13 @@ def can_mount(tmp_path: Path) -> bool:
 def test_a_full_disk_ends_in_one_line_and_room_goes_on_to_the_same_files(tmp_path: Path) -> None:
     if not can_mount(tmp_path):
         pytest.skip("this system lets nobody but root mount a file system: unshare -rm mount -t tmpfs fails")
-    program = [sys.executable, str(Path(__file__).with_name("full_disk.py")), "2", "1", "train", "export", "evaluate"]
+    program = [sys.executable, str(Path(__file__).with_name("full_disk.py")), "1", "1", "train", "export"]
     done = subprocess.run([*ALONE, *program], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     counts = [tuple(map(int, pair)) for pair in re.findall(r"(\d+) disks too small, (\d+) survived", done.stdout)]
-    assert len(counts) == 3
+    assert len(counts) == 2
     assert all(refused == survived for refused, survived in counts)
-    assert sum(refused for refused, _ in counts) >= 4
+    assert sum(refused for refused, _ in counts) >= 1
 
 
 def test_what_is_printed_to_a_full_disk_is_told(
