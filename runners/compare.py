@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -12,13 +13,17 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.experiments.files import make_folder, write_bytes
 from pyro_dynamics.experiments.logged_family import FILE
-from pyro_dynamics.runners.configuration import from_json
+from pyro_dynamics.runners.configuration import CHOICES, RunConfig, from_json
 from pyro_dynamics.runners.main import run_as_module
 
 
 @dataclass(frozen=True)
 class CompareFlags:
-    """Draw the mean return by round of several runs of one family, grouped by agent, and print the means."""
+    """Draw the mean return by round of several runs of one family, and print the means.
+
+    Runs are grouped by their agent and by what differs among them: guide, belief, update, planner, and the settings of
+    these. Runs of one group should differ in their seeds only.
+    """
 
     dirs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of runs."""
@@ -33,24 +38,50 @@ def main(arguments: Sequence[str]) -> None:
     flags = tyro.cli(CompareFlags, prog="pyro-dynamics compare", args=arguments)
     if not flags.dirs:
         raise UserError("name at least one run folder to compare")
-    curves: dict[str, list[list[float]]] = defaultdict(list)
-    families = set()
+    configs: list[RunConfig] = []
+    returns: list[list[float]] = []
     for path in flags.dirs:
         folder = RunFolder.open(path)
-        config = from_json(folder.config)
-        families.add(config.family)
+        configs.append(from_json(folder.config))
         if (path / FILE).is_file():
             raise UserError(f"{path} was fitted to logged data, and has no rounds to compare: diagnose it")
-        curves[config.agent].append(mean_returns(folder))
+        returns.append(mean_returns(folder))
+    families = {config.family for config in configs}
     if len(families) > 1:
         raise UserError(f"runs of different families cannot be compared: {', '.join(sorted(families))}")
+    curves: dict[str, list[list[float]]] = defaultdict(list)
+    for name, run in zip(names(configs), returns, strict=True):
+        curves[name].append(run)
     make_folder(flags.out.parent)
     write_bytes(flags.out, draw_comparison(curves, families.pop()))
-    print(f"{'agent':<14}{'runs':>5}  mean return, rounds {flags.since} to the last, of each run")
+    width = max(14, *(len(name) + 2 for name in curves))
+    print(f"{'agent':<{width}}{'runs':>5}  mean return, rounds {flags.since} to the last, of each run")
     for name, runs in curves.items():
         later = [run[flags.since :] for run in runs]
-        print(f"{name:<14}{len(runs):>5}  " + "  ".join(f"{sum(run) / len(run):.1f}" for run in later if run))
+        print(f"{name:<{width}}{len(runs):>5}  " + "  ".join(f"{sum(run) / len(run):.1f}" for run in later if run))
     print(f"picture: {flags.out}")
+
+
+def names(configs: Sequence[RunConfig]) -> list[str]:
+    """What each run is called: its agent, and whatever differs among the runs that have such a choice or setting."""
+    chosen = [choices(config) for config in configs]
+    keys = dict.fromkeys(key for one in chosen for key in one)
+    different = [key for key in keys if len({str(one[key]) for one in chosen if key in one}) > 1]
+    found = []
+    for config, one in zip(configs, chosen, strict=True):
+        words = [str(one[key]) if key in CHOICES else f"{key}={one[key]}" for key in different if key in one]
+        found.append(", ".join([config.agent, *words]))
+    return found
+
+
+def choices(config: RunConfig) -> dict[str, Any]:
+    """The guide, belief, update and planner of a run, as far as its agent has them, and their settings."""
+    found: dict[str, Any] = {}
+    for name in CHOICES if config.agent == "latent" else ("planner",):
+        place = config if hasattr(config, name) else config.online
+        found[name] = getattr(place, name)
+        found |= {f"{name}.{key}": value for key, value in asdict(getattr(place, f"{name}_config")).items()}
+    return found
 
 
 def mean_returns(folder: RunFolder) -> list[float]:

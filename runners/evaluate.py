@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,13 +28,16 @@ from pyro_dynamics.runners.main import run_as_module
 
 VIDEO_DRAWS = 200
 """Draws of the belief behind its ellipse in a video."""
+LONGEST = 80
+"""Letters of what flags add to the name of a file."""
 
 
 @dataclass(frozen=True)
 class EvaluateFlags:
     """Score a trained run on the test contexts of its family, each begun with the belief at the prior N(0, I).
 
-    Prints a table and stores it as JSON in DIR/evaluation.json.
+    Prints a table and stores it as JSON, with its settings: in DIR/evaluation.json, or under a name made of the flags
+    that decide other numbers, such as DIR/evaluation-steps=50-seed=1.json.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -58,7 +62,7 @@ class EvaluateFlags:
     checkpoint: int | None = None
     """Round whose checkpoint acts; the newest by default."""
     out: Path | None = None
-    """Where the table goes; DIR/evaluation.json by default."""
+    """Where the table goes."""
     threads: int = 1
     """Processor threads."""
 
@@ -84,7 +88,8 @@ def main(arguments: Sequence[str]) -> None:
     if steps < 1 or flags.episodes < 1:
         raise UserError("--steps and --episodes must be positive")
 
-    out = flags.out or folder.path / "evaluation.json"
+    name = name_of(flags, online_defaults([str(flags.dir), *(["--realtime"] if flags.realtime else [])]))
+    out = flags.out or folder.path / f"evaluation{name}.json"
     make_folder(out.parent)
 
     robots = make_robots(family, contexts, steps, flags.video)
@@ -92,7 +97,7 @@ def main(arguments: Sequence[str]) -> None:
     faults = Faults()
     films: list[Film] = []
     if flags.video:
-        where = make_folder(out.parent / "videos")
+        where = make_folder(out.parent / (f"videos{name}" if flags.out is None else "videos"))
         once = {file_name(label(context)): k for k, context in reversed(list(enumerate(contexts)))}
         films = [Film(where / name, robots, k, steps, trained, family) for name, k in reversed(once.items())]
     episodes: list[list[dict[str, Any]]] = [[] for _ in contexts]
@@ -138,8 +143,35 @@ def main(arguments: Sequence[str]) -> None:
     print_table(family, sets, episodes)
     rows = zip(named, contexts, episodes, strict=True)
     table = [{"set": name, "context": context, "episodes": runs} for name, context, runs in rows]
-    write_json(out, {"seed": flags.seed, "steps": steps, "contexts": table})
+    checkpoint = folder.last_round if flags.checkpoint is None else flags.checkpoint
+    settings = {"seed": flags.seed, "steps": steps, "checkpoint": checkpoint, "realtime": flags.realtime}
+    write_json(out, {**settings, "online": asdict(flags.online), "contexts": table})
     print(f"\nresults: {out}" + "".join(f"\nvideo: {path}" for path in videos))
+
+
+def name_of(flags: EvaluateFlags, own: OnlineConfig) -> str:
+    """What the flags that decide numbers add to the name of the results, where they are not the defaults.
+
+    Args:
+        flags: the flags.
+        own: how the run itself updates its beliefs.
+    """
+    names = ("contexts", "episodes", "steps", "realtime", "seed", "checkpoint")
+    told = {name: getattr(flags, name) for name in names}
+    usual: dict[str, Any] = {field.name: field.default for field in fields(EvaluateFlags)}
+    for values, online in ((told, flags.online), (usual, own)):
+        values |= {name: getattr(online, name) for name in ("belief", "update", "temperature")}
+    for part in ("belief", "update"):
+        chosen = getattr(flags.online, f"{part}_config")
+        before = getattr(own, f"{part}_config") if told[part] == usual[part] else type(chosen)()
+        for values, config in ((told, chosen), (usual, before)):
+            values |= {f"{part}.{name}": value for name, value in asdict(config).items()}
+    different = {name: value for name, value in told.items() if value != usual[name]}
+    words = [f"{name}={','.join(value) if isinstance(value, tuple) else value}" for name, value in different.items()]
+    text = "".join(f"-{word}" for word in words)
+    if len(text) > LONGEST:
+        text = text[:LONGEST] + "-" + sha256(text.encode()).hexdigest()[:8]
+    return text and "-" + file_name(text[1:])
 
 
 def print_table(

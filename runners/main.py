@@ -1,5 +1,6 @@
 """The command ``pyro-dynamics``: finds the runner that was asked for."""
 
+import errno
 import importlib
 import os
 import sys
@@ -26,6 +27,9 @@ COMMANDS = {
     "accuracy": "measure guides and updates against known posteriors, and time them",
 }
 
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""A disk is full, a share of it is, or a file may not grow: told in one line wherever it happens."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 2 for a mistake of the user's, or what the command says."""
@@ -47,7 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(command: str, arguments: Sequence[str]) -> int:
     """Run the module of ``command``; a :class:`UserError` becomes one line and exit code 2."""
     try:
-        return importlib.import_module(f"pyro_dynamics.runners.{command}").main(arguments) or 0
+        code = importlib.import_module(f"pyro_dynamics.runners.{command}").main(arguments) or 0
+        sys.stdout.flush()  # here, where it can be told that what was printed did not fit on a disk
+        return code
     except EnvironmentFault as fault:
         if isinstance(fault.__cause__, Exception):  # it was raised in somebody's environment: that is for them to read
             traceback.print_exception(fault.__cause__)
@@ -59,7 +65,13 @@ def run(command: str, arguments: Sequence[str]) -> int:
         return 130
     except BrokenPipeError:  # the reader of our output has gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+        return 0
+    except OSError as fault:
+        if fault.errno not in NO_ROOM:
+            raise
+        if fault.filename is None:  # what was printed, most likely; the rest of it goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return fail(f"cannot write {fault.filename or 'the output'}: {os.strerror(fault.errno)}")
 
 
 def fail(message: str) -> int:

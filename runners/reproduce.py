@@ -9,6 +9,7 @@ import tyro
 from tqdm import tqdm
 
 from pyro_dynamics.environments import Context, Schedule, find_family
+from pyro_dynamics.environments.guarded import limit_steps, require_step_limit
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.experiments.influence import influence_of
 from pyro_dynamics.experiments.lock import Busy, lock_folder
@@ -51,11 +52,15 @@ class ReproduceFlags:
     """Stop by itself after so many seconds, at the end of a round or of a measurement."""
     report_only: bool = False
     """Draw and tell what is there, and train and measure nothing."""
+    step_limit: float | None = None
+    """Seconds that one step or reset of an environment may take; in training it is then left out as one that raises, in
+    a measurement it ends the command. No setting of the results: with another one the same command goes on."""
     threads: int = 1
     """Processor threads."""
 
     def __post_init__(self) -> None:
         require_positive(self, "seeds", "baseline_seeds")
+        require_step_limit(self.step_limit)
         for name in self.figures:
             if name not in FIGURES:
                 raise UserError(f"there is no figure {name!r}: choose of {', '.join(FIGURES)}")
@@ -138,7 +143,7 @@ def work(results: Results, flags: ReproduceFlags, runs: Sequence[Run], measureme
             check_time()
     for family in dict.fromkeys(family for family, _, _ in runs):
         if "influence" in flags.figures and family not in results.influences():
-            results.save_influence(family, influence_of(family))
+            results.save_influence(family, influence_of(family, step_limit=flags.step_limit))
             check_time()
     for index, run in enumerate(runs):
         own = [m for m in measurements if m.agent != RANDOM and trained_run(m) == run]
@@ -146,7 +151,7 @@ def work(results: Results, flags: ReproduceFlags, runs: Sequence[Run], measureme
         check_time()
         print(f"[{index + 1}/{len(runs)}] {' '.join(map(str, run))}", flush=True)
         try:
-            train_or_go_on(config, results.run(*run), after_round=check_time)
+            train_or_go_on(config, results.run(*run), after_round=check_time, step_limit=flags.step_limit)
             with lock_folder(results.run(*run)):
                 for measurement in own:
                     check_time()
@@ -190,6 +195,7 @@ def measure(results: Results, flags: ReproduceFlags, measurement: Measurement) -
     path = results.run(*trained_run(measurement))
     _, config, family, trained = load_run(path, measurement.checkpoint)
     robots = family.make_vector(schedules, config.steps)
+    limit_steps(robots, flags.step_limit)
     team = team_for(trained, family, [schedule.at(0) for schedule in schedules])
     dynamic = measurement.split == "dynamic"
     episodes = protocol.dynamic_episodes if dynamic else protocol.test_episodes
@@ -220,6 +226,7 @@ def measure_random(results: Results, flags: ReproduceFlags, measurement: Measure
     scores = []
     for k, (name, schedule) in enumerate(zip(*schedules_of(protocol, measurement), strict=True)):
         robots = family.make_vector([schedule] * protocol.random_episodes, protocol.steps)
+        limit_steps(robots, flags.step_limit)
         returns = random_returns(robots, k)
         robots.close()
         scores += [{"context": name, "episode": episode, "return": value} for episode, value in enumerate(returns)]

@@ -11,6 +11,7 @@ import tyro
 from tqdm import tqdm
 
 from pyro_dynamics.environments import find_family
+from pyro_dynamics.environments.guarded import require_step_limit
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments.files import make_folder, write_bytes
 from pyro_dynamics.experiments.on_ray import connected, import_ray, run_jobs
@@ -57,6 +58,9 @@ class SweepFlags:
     """Jobs at a time on this machine, each with one processor core; as many as there are cores by default."""
     address: str | None = None
     """Address of a Ray cluster (HOST:PORT, or auto) to run on, in place of this machine."""
+    step_limit: float | None = None
+    """Seconds that one step or reset of an environment may take; then it is left out as one that raises. No limit by
+    default, and no setting of the runs: with another one the same command goes on."""
     retries: int = 3
     """How often a job is begun again after its worker died. A job that ends in an error is not."""
 
@@ -104,6 +108,7 @@ def parse(arguments: Sequence[str]) -> SweepFlags:
         raise UserError("--workers is for this machine: a cluster's cores are its own, so leave it out with --address")
     if flags.workers is not None and flags.workers < 1:
         raise UserError(f"--workers must be at least 1, not {flags.workers}")
+    require_step_limit(flags.step_limit)
     if flags.retries < 0:
         raise UserError(f"--retries must not be negative: {flags.retries}")
     return flags
@@ -122,7 +127,7 @@ def make_jobs(flags: SweepFlags, for_train: Sequence[str]) -> list[Job]:
         for guide in dict.fromkeys(flags.guides if agent == "latent" else [DEFAULT_GUIDE]):
             wanted = {"family": family, "agent": agent, "guide": guide, "seed": seed, "preset": flags.preset}
             chosen = ["--agent", agent, "--guide", guide, "--seed", str(seed)]
-            job = make_job(wanted, train.parse([family, *chosen, *shared, *for_train]))
+            job = make_job(wanted, train.parse([family, *chosen, *shared, *for_train]), flags.step_limit)
             if jobs.setdefault(job.name, job) != job:
                 raise UserError(f"two families have the same name, and would share the folder {job.name}")
     return list(jobs.values())

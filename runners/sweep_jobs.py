@@ -25,6 +25,8 @@ class Job:
     name: str
     """FAMILY/AGENT-SEED or FAMILY/AGENT-GUIDE-SEED"""
     config: RunConfig
+    step_limit: float | None = None
+    """Seconds that a step of an environment may take; no part of the configuration, which decides what is the same."""
 
     def row(self, folder: SweepFolder, state: str) -> dict[str, Any]:
         """Its line of the table; its numbers are None before its first whole round."""
@@ -43,13 +45,17 @@ class Job:
             "folder": self.name,
         }
 
+    def tell_round(self, m: int) -> None:
+        """In the log."""
+        print(f"round {m} of {self.config.rounds} is safe")
+
     @property
     def guide(self) -> str | None:
         """Its guide, where the agent has one."""
         return self.config.guide if self.config.agent == "latent" else None
 
 
-def make_job(wanted: dict[str, Any], flags: train.TrainFlags) -> Job:
+def make_job(wanted: dict[str, Any], flags: train.TrainFlags, step_limit: float | None = None) -> Job:
     """The job of these flags.
 
     Raises:
@@ -61,10 +67,11 @@ def make_job(wanted: dict[str, Any], flags: train.TrainFlags) -> Job:
             raise UserError(f"the {name} is the sweep's to choose: name it before the --")
     if replace(flags, run=config) != train.TrainFlags(config):
         raise UserError(
-            "--out, --resume, --tensorboard, --step-limit and --threads of train are not for the jobs of a sweep"
+            "--out, --resume, --tensorboard and --threads of train are not for the jobs of a sweep, and --step-limit "
+            "stands before the --"
         )
     guide = "" if config.guide == DEFAULT_GUIDE else f"-{config.guide}"
-    return Job(f"{find_family(config.family).name}/{config.agent}{guide}-{config.seed}", config)
+    return Job(f"{find_family(config.family).name}/{config.agent}{guide}-{config.seed}", config, step_limit)
 
 
 def is_finished(job: Job, folder: SweepFolder) -> bool:
@@ -94,7 +101,7 @@ def work(folder: SweepFolder, job: Job) -> str:
     folder.note_try(job.name, None if run is None else run.last_round)
     with folder.log(job.name) as log, redirect_stdout(log), redirect_stderr(log):
         try:
-            train.train_or_go_on(job.config, path, lambda m: print(f"round {m} of {job.config.rounds} is safe"))
+            train.train_or_go_on(job.config, path, job.tell_round, job.step_limit)
         except Exception:
             traceback.print_exc()
             return traceback.format_exc()

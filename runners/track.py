@@ -15,6 +15,7 @@ from pyro_dynamics.diagnostics import ContextProbe
 from pyro_dynamics.diagnostics.context_text import columns
 from pyro_dynamics.diagnostics.tracking_figure import draw_tracks
 from pyro_dynamics.environments import Context, Family, Schedule, numbers
+from pyro_dynamics.environments.guarded import limit_steps, require_step_limit
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json
 from pyro_dynamics.experiments.logged_family import require_simulator
@@ -55,6 +56,9 @@ class TrackFlags:
     """Power of the likelihood online; that of the run by default."""
     out: Path | None = None
     """Where the results go."""
+    step_limit: float | None = None
+    """Seconds that one step or reset of an environment may take; one that takes longer ends the command. No limit by
+    default."""
     threads: int = 1
     """Processor threads."""
 
@@ -84,6 +88,7 @@ def main(arguments: Sequence[str]) -> None:
             if result is None:
                 team = team_for(load_run(flags.dir, online=online)[-1], family, [schedule.at(0)] * flags.seeds)
                 robots = family.make_vector([schedule] * flags.seeds, steps)
+                limit_steps(robots, flags.step_limit)
                 told_at = schedule.changes[-1][0] if belief == TOLD else None
                 result = track(team, robots, probe, flags.seed, told_at, lambda: bar.update(1))
                 robots.close()
@@ -158,6 +163,7 @@ def check(flags: TrackFlags, family: Family, trained: Any) -> Schedule:
         UserError: if they do not.
     """
     require_simulator(family)
+    require_step_limit(flags.step_limit)
     if not flags.schedule:
         raise UserError("give --schedule, for example 0:-6,200:6")
     if not family.numeric or len(trained.agents) > 1 or not trained.agents[0].belief_dim:

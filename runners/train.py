@@ -137,7 +137,12 @@ def train_run(
         return folder
 
 
-def train_or_go_on(config: RunConfig, path: Path, after_round: Callable[[int], None] | None = None) -> RunFolder:
+def train_or_go_on(
+    config: RunConfig,
+    path: Path,
+    after_round: Callable[[int], None] | None = None,
+    step_limit: float | None = None,
+) -> RunFolder:
     """Train a run, or the rest of it where a part is there, or nothing where all of it is.
 
     Raises:
@@ -146,7 +151,7 @@ def train_or_go_on(config: RunConfig, path: Path, after_round: Callable[[int], N
     folder = part_there(config, path)
     if folder is not None and is_whole(folder, config):
         return folder
-    return train_run(config, path, go_on=folder is not None, after_round=after_round)
+    return train_run(config, path, go_on=folder is not None, after_round=after_round, step_limit=step_limit)
 
 
 def part_there(config: RunConfig, path: Path) -> RunFolder | None:

@@ -131,8 +131,8 @@ class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
 
 
 def guards(robots: Any) -> Iterator[Guarded]:
-    """The guard of every environment of a vector that has one."""
-    for env in getattr(robots, "envs", ()):
+    """The guard of every environment of a vector, or of a list, that has one."""
+    for env in robots if isinstance(robots, list) else getattr(robots, "envs", ()):
         while isinstance(env, gymnasium.Wrapper):
             if isinstance(env, Guarded):
                 yield env
@@ -140,7 +140,7 @@ def guards(robots: Any) -> Iterator[Guarded]:
             env = env.env
 
 
-def limit_steps(robots: SyncVectorEnv, seconds: float | None) -> None:
+def limit_steps(robots: SyncVectorEnv | list[gymnasium.Env], seconds: float | None) -> None:
     """Let no step or reset of an environment take longer than so many seconds.
 
     An alarm of the operating system ends one that does: in Python code, and wherever it waits; a loop inside of a
@@ -151,13 +151,24 @@ def limit_steps(robots: SyncVectorEnv, seconds: float | None) -> None:
     """
     if seconds is None:
         return
+    require_step_limit(seconds)
+    signal.signal(signal.SIGALRM, _alarm)
+    for guard in guards(robots):
+        guard.limit = seconds
+
+
+def require_step_limit(seconds: float | None) -> None:
+    """Refuse a limit that :func:`limit_steps` would refuse, before there are robots.
+
+    Raises:
+        UserError: if it would.
+    """
+    if seconds is None:
+        return
     if not 0 < seconds < math.inf:
         raise UserError(f"--step-limit must be a positive number of seconds, not {seconds}")
     if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread():
         raise UserError("--step-limit needs the alarm of a Unix system, in the main thread: leave it out here")
-    signal.signal(signal.SIGALRM, _alarm)
-    for guard in guards(robots):
-        guard.limit = seconds
 
 
 def _alarm(number: int, frame: FrameType | None) -> None:

@@ -51,13 +51,14 @@ def load_state(path: Path) -> dict[str, Any]:
 
     Raises:
         UserError: if a file is no checkpoint, or a part is missing or of another checkpoint, or a tensor claims more
-            than is there.
+            than is there, or is not finite.
     """
     try:
         require_file(path, LARGEST_STATE)
         state = _loaded(path.read_bytes())
         if isinstance(state, dict) and set(state) == {PARTS}:
             state = _loaded(_joined(path, state[PARTS]))
+        _require_finite(path, state)
     except UserError:
         raise
     except Exception as fault:  # torch raises many kinds for a file that is not a checkpoint
@@ -80,18 +81,30 @@ def _loaded(content: bytes) -> Any:
                 raise ValueError(f"it names {argument}, and a checkpoint holds nothing but tensors and numbers")
     copy.seek(0)
     state = torch.load(copy, map_location="cpu", weights_only=True)
-    claimed = sum(tensor.numel() * tensor.element_size() for tensor in _tensors(state))
+    claimed = sum(tensor.numel() * tensor.element_size() for _, tensor in _tensors(state))
     if claimed > 4 * len(content) + 2**20:  # some may share what is stored
         raise ValueError(f"its tensors claim {claimed} bytes, and it has {len(content)}")
     return state
 
 
-def _tensors(state: Any) -> Iterator[torch.Tensor]:
+def _tensors(state: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """All tensors, each with the way to it."""
     if isinstance(state, torch.Tensor):
-        yield state
+        yield name.removeprefix("."), state
     elif isinstance(state, dict | list | tuple):
-        for part in state.values() if isinstance(state, dict) else state:
-            yield from _tensors(part)
+        for key, part in state.items() if isinstance(state, dict) else enumerate(state):
+            yield from _tensors(part, f"{name}.{key}")
+
+
+def _require_finite(path: Path, state: Any) -> None:
+    """Refuse weights, moments or scales that are NaN or infinite: no prediction of theirs means anything."""
+    for name, tensor in _tensors(state):
+        wrong = int((~tensor.isfinite()).sum())
+        if wrong:
+            raise UserError(
+                f"{path} cannot be used: {wrong} of the {tensor.numel()} numbers of {name[:200]} are not finite; "
+                "choose another --checkpoint, or train again"
+            )
 
 
 def drop_state(path: Path) -> None:

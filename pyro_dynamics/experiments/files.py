@@ -1,11 +1,14 @@
 """Files that are written whole or not at all."""
 
+import errno
 import json
 import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
+from shutil import disk_usage
+from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
 from xarray import DataTree
@@ -32,28 +35,37 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     Raises:
         UserError: if the file cannot be written; what was there before is left as it was.
     """
-
-    def fill(temporary: Path) -> None:
-        with temporary.open("wb") as file:
-            write(file)
-
-    _into_place(path, fill)
-
-
-def _into_place(path: Path, fill: Callable[[Path], object]) -> None:
     temporary = path.with_name(path.name + ".part")
     try:
-        fill(temporary)
-        with temporary.open("rb+") as file:
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as fault:
         temporary.unlink(missing_ok=True)
-        reason = os.strerror(fault.errno) if fault.errno else str(fault).splitlines()[0]
-        raise UserError(f"cannot write {path}: {reason}") from fault
+        raise UserError(f"cannot write {path}: {reason(fault)}") from fault
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def reason(fault: OSError) -> str:
+    """Why something could not be written, in the system's words."""
+    return os.strerror(fault.errno) if fault.errno else (str(fault).splitlines() or [type(fault).__name__])[0]
+
+
+def require_room(folder: Path, size: int) -> None:
+    """See whether a folder's disk takes so many bytes, before a library writes there that would crash if it does not.
+
+    Raises:
+        OSError: if it does not.
+    """
+    with TemporaryFile(dir=folder) as file:
+        if hasattr(os, "posix_fallocate"):  # not on macOS, nor on Windows
+            os.posix_fallocate(file.fileno(), 0, size)
+        elif disk_usage(folder).free < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def write_bytes(path: Path, content: bytes | memoryview) -> None:
     """Write bytes, such as a picture."""
     write_whole(path, lambda file: file.write(content))
 
@@ -77,8 +89,8 @@ def plain(value: Any) -> Any:
 
 
 def write_tree(path: Path, tree: DataTree) -> None:
-    """Write a DataTree as netCDF."""
-    _into_place(path, lambda temporary: tree.to_netcdf(temporary, engine="h5netcdf"))
+    """Write a DataTree as netCDF: first into memory, for on a full disk HDF5 crashes when Python ends."""
+    write_bytes(path, tree.to_netcdf(engine="h5netcdf"))
 
 
 def write_json_lines(path: Path, rows: Iterable[Any]) -> None:

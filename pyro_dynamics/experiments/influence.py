@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from pyro_dynamics.environments import Family, find_family
+from pyro_dynamics.environments.guarded import limit_steps
 from pyro_dynamics.environments.twins import check_twins, put_where
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments.interaction import interact, uniform_policy
@@ -44,7 +45,12 @@ MOST_ROUNDS = 50
 
 
 def influence_of(
-    family: Family | str, states: int = 200, steps: int = 200, horizons: Sequence[int] = HORIZONS, seed: int = 0
+    family: Family | str,
+    states: int = 200,
+    steps: int = 200,
+    horizons: Sequence[int] = HORIZONS,
+    seed: int = 0,
+    step_limit: float | None = None,
 ) -> dict[str, Any]:
     """The influence of a family's context on what happens next, where random actions lead.
 
@@ -54,6 +60,7 @@ def influence_of(
         steps: of the random episodes in every training context that visit them: one each, or more where they end early.
         horizons: numbers h of steps.
         seed: names the random streams.
+        step_limit: seconds that a step of an environment may take.
 
     Returns:
         Plain data, see :func:`summary`.
@@ -67,8 +74,8 @@ def influence_of(
         'change of angular velocity (rad/s)'
     """
     family = find_family(family) if isinstance(family, str) else family
-    data, seeds = random_play(family, states, steps, max(horizons), seed)
-    return {"actions": "random", **_measured(family, data, seeds, states, steps, horizons, seed)}
+    data, seeds = random_play(family, states, steps, max(horizons), seed, step_limit)
+    return {"actions": "random", **_measured(family, data, seeds, states, steps, horizons, seed, step_limit)}
 
 
 def influence_in_run(
@@ -93,12 +100,15 @@ def influence_in_run(
     return {"actions": f"round {m} of {folder.path}", **found}
 
 
-def random_play(family: Family, states: int, steps: int, horizon: int, seed: int) -> tuple[Transitions, list[int]]:
+def random_play(
+    family: Family, states: int, steps: int, horizon: int, seed: int, step_limit: float | None = None
+) -> tuple[Transitions, list[int]]:
     """Random episodes in every training context, and the seed of each one's reset.
 
     There are as many as it takes to visit ``states`` states with ``horizon`` steps after them, if that is not too many.
     """
     robots = family.make_vector(family.train, steps)
+    limit_steps(robots, step_limit)
     space: Any = robots.single_action_space
     draws = derive_generator(seed, "influence", "actions")
     policy = uniform_policy(space.low, space.high, robots.num_envs, draws)
@@ -127,6 +137,7 @@ def _measured(
     steps: int,
     horizons: Sequence[int],
     seed: int,
+    step_limit: float | None = None,
 ) -> dict[str, Any]:
     rows = _rows_with_future(data, max(horizons))
     if len(rows) < FEWEST:
@@ -135,7 +146,8 @@ def _measured(
             f"{FEWEST} is the least: ask for shorter horizons"
         )
     chosen = torch.randperm(len(rows), generator=derive_generator(seed, "influence", "states"))[:states]
-    targets = crossed_targets(family, data, seeds, rows[chosen].sort().values.tolist(), steps, horizons)
+    wanted = rows[chosen].sort().values.tolist()
+    targets = crossed_targets(family, data, seeds, wanted, steps, horizons, step_limit)
     return {
         "family": family.name,
         "contexts": list(family.train),
@@ -182,6 +194,7 @@ def crossed_targets(
     rows: Sequence[int],
     steps: int,
     horizons: Sequence[int],
+    step_limit: float | None = None,
 ) -> Tensor:
     """Targets from the states of some rows under every training context, with the actions that were taken there.
 
@@ -192,6 +205,7 @@ def crossed_targets(
         rows: of the states, each with as many steps of its episode left as the longest horizon, its own included.
         steps: limit of an episode.
         horizons: numbers h of steps, each at least 1.
+        step_limit: seconds that a step of an environment may take.
 
     Returns:
         ``[n, H, K, T]`` for n rows in the order of their episodes.
@@ -202,6 +216,7 @@ def crossed_targets(
     if min(horizons) < 1:
         raise UserError(f"a horizon has 1 step or more, not {min(horizons)}")
     originals, twins = ([family.make(context, steps) for context in family.train] for _ in range(2))
+    limit_steps([*originals, *twins], step_limit)
     for k, twin in enumerate(twins):
         check_twins(twin, originals[k - 1], originals[k])
         twin.reset(seed=0)

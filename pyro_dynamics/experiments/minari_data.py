@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from gymnasium.spaces import Box
 
 from pyro_dynamics.data_files import read_json
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments.files import reason, require_room
 from pyro_dynamics.experiments.hdf5_check import require_plain_hdf5
 from pyro_dynamics.experiments.logged_data import Log, refuse_not_finite
 from pyro_dynamics.experiments.trust import require_inside
@@ -172,35 +174,57 @@ def write_minari(
         words: describes the data set.
 
     Raises:
-        UserError: if it exists already, or is not called as Minari wants it.
+        UserError: if it exists already, is not called as Minari wants it, or cannot be written.
     """
     package = minari()
     from minari.data_collector import EpisodeBuffer
     from minari.dataset.minari_dataset import parse_dataset_id
+    from minari.namespace import create_namespace, list_local_namespaces
+    from minari.storage import get_dataset_path
 
     buffers = [
         EpisodeBuffer(**{name: value for name, value in episode.items() if name != "metadata"}) for episode in episodes
     ]
     with _root_of(target) as name, warnings.catch_warnings():
         try:
-            parse_dataset_id(name)
+            namespace, *_ = parse_dataset_id(name)
         except (ValueError, TypeError):  # the latter for a name without a version
             raise UserError(f"Minari wants names such as pendulum-v0 or mine/pendulum-v0, not {name!r}") from None
         warnings.simplefilter("ignore")  # about an author and a link that nobody gave
+        place = get_dataset_path(name)
+        begun = place.with_name(place.name + ".part")
         try:
-            dataset = package.create_dataset_from_buffers(
-                name,
-                buffers,
-                env=spec,
-                observation_space=observations,
-                action_space=actions,
-                algorithm_name="pyro-dynamics",
-                description=words,
-            )
+            if place.exists():
+                raise FileExistsError("it already exists")
+            rmtree(begun, ignore_errors=True)  # of one that was killed
+            begun.mkdir(parents=True)
+            require_room(begun, most_bytes(episodes))
+            with _root(begun):
+                dataset = package.create_dataset_from_buffers(
+                    name,
+                    buffers,
+                    env=spec,
+                    observation_space=observations,
+                    action_space=actions,
+                    algorithm_name="pyro-dynamics",
+                    description=words,
+                )
+            dataset.storage.update_episode_metadata([episode["metadata"] for episode in episodes])
+            if namespace is not None and namespace not in list_local_namespaces():
+                create_namespace(namespace)
+            Path(dataset.storage.data_path).parent.replace(place)
         except (ValueError, OSError) as fault:
-            raise UserError(f"cannot write the Minari data set {target}: {fault}") from None
-        dataset.storage.update_episode_metadata([episode["metadata"] for episode in episodes])
-        return Path(dataset.storage.data_path).parent
+            told = reason(fault) if isinstance(fault, OSError) else fault
+            raise UserError(f"cannot write the Minari data set {target}: {told}") from None
+        finally:
+            rmtree(begun, ignore_errors=True)
+        return place
+
+
+def most_bytes(episodes: Sequence[dict[str, Any]]) -> int:
+    """More than a data set takes: its numbers, and what HDF5 adds for every array and episode."""
+    arrays = [np.asarray(array) for episode in episodes for array in _flat(episode).values()]
+    return 2**18 + 2**13 * len(episodes) + sum(5 * array.nbytes // 4 + 2**11 for array in arrays)
 
 
 @contextmanager
@@ -210,10 +234,17 @@ def _root_of(target: str) -> Iterator[str]:
         yield target
         return
     folder = Path(target).expanduser().resolve()
-    before = os.environ.get("MINARI_DATASETS_PATH")
-    os.environ["MINARI_DATASETS_PATH"] = str(folder.parent)
-    try:
+    with _root(folder.parent):
         yield folder.name
+
+
+@contextmanager
+def _root(folder: Path) -> Iterator[None]:
+    """Minari's root is there."""
+    before = os.environ.get("MINARI_DATASETS_PATH")
+    os.environ["MINARI_DATASETS_PATH"] = str(folder)
+    try:
+        yield
     finally:
         if before is None:
             del os.environ["MINARI_DATASETS_PATH"]

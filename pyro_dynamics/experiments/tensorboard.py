@@ -1,11 +1,14 @@
 """The metrics of a run as scalars for TensorBoard."""
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments.files import reason
 
 SCALARS = {
     "return": "return",
@@ -35,11 +38,26 @@ class TensorBoard:
         first: the round that comes next; what a killed run wrote of it and of later ones is dropped.
 
     Raises:
-        UserError: if TensorBoard is not installed.
+        UserError: if TensorBoard is not installed, or cannot write there.
     """
 
     def __init__(self, folder: Path, first: int) -> None:
-        self.writer: Any = summary_writer()(str(folder), purge_step=first)
+        self.folder, self.broken = folder, False
+        with self._in_one_line():
+            self.writer: Any = summary_writer()(str(folder), purge_step=first)
+            self.writer.flush()
+
+    @contextmanager
+    def _in_one_line(self) -> Iterator[None]:
+        """What its thread cannot write it raises here too: once is enough."""
+        hook, threading.excepthook = threading.excepthook, lambda _: None
+        try:
+            yield
+        except OSError as fault:
+            self.broken = True
+            raise UserError(f"cannot write to {self.folder}: {reason(fault)}") from None
+        finally:
+            threading.excepthook = hook
 
     def round(self, m: int, rows: Sequence[Mapping[str, Any]], elbo: float | None) -> None:
         """Write round m.
@@ -48,7 +66,15 @@ class TensorBoard:
             m: the round.
             rows: of ``metrics.jsonl``, one for each environment.
             elbo: of the last epoch of the training before it, in nats for each transition; None for none.
+
+        Raises:
+            UserError: if it cannot be written.
         """
+        with self._in_one_line():
+            self._add(m, rows, elbo)
+            self.writer.flush()
+
+    def _add(self, m: int, rows: Sequence[Mapping[str, Any]], elbo: float | None) -> None:
         if elbo is not None:
             self.writer.add_scalar("ELBO", elbo, m)
         for row in rows:
@@ -59,8 +85,8 @@ class TensorBoard:
             for i, (mean, scale) in enumerate(zip(row["latent_mean"] or (), row["latent_sd"] or (), strict=True)):
                 self.writer.add_scalar(f"latent {i}, mean/{where}", mean, m)
                 self.writer.add_scalar(f"latent {i}, sd/{where}", scale, m)
-        self.writer.flush()
 
     def close(self) -> None:
         """Finish the files."""
-        self.writer.close()
+        with suppress(UserError) if self.broken else nullcontext(), self._in_one_line():
+            self.writer.close()

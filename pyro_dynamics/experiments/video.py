@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -72,12 +73,16 @@ class Film:
         names = [label(context) for context in family.train]
         width = _even(1.04 * height)
         self.panel = BeliefPanel(width, height, steps, family.axes, names, means, scales, probe, family.train)
-        how: dict[str, Any] = {"fps": fps, "macro_block_size": 2} if mp4 else {"duration": 1000 / fps, "loop": 0}
+        how: dict[str, Any] = (
+            {"fps": fps, "macro_block_size": 2, "ffmpeg_log_level": "quiet"}
+            if mp4
+            else {"duration": 1000 / fps, "loop": 0}
+        )
         try:
             self.writer = imageio.get_writer(self.part, **how)
         except OSError as fault:
             raise UserError(f"cannot write {self.part}: {fault}") from None
-        self.total = 0.0
+        self.total, self.frames = 0.0, 0
 
     def _first_frame(self) -> np.ndarray:
         """Raises :class:`UserError` where it cannot be drawn."""
@@ -108,18 +113,39 @@ class Film:
         frame = frame.repeat(self.zoom, 0).repeat(self.zoom, 1)
         frame = frame[: 2 * (len(frame) // 2), : 2 * (frame.shape[1] // 2)]  # codecs want even sizes
         panel = self.panel.draw(words, step.draws[:, self.k].numpy(), truth)
-        self.writer.append_data(np.hstack([frame[..., :3], panel[: len(frame)]]))
+        try:
+            self.writer.append_data(np.hstack([frame[..., :3], panel[: len(frame)]]))
+        except OSError:  # ffmpeg has gone
+            raise UserError(f"cannot write {self.path} to its end: is there room on the disk?") from None
+        self.frames += 1
 
     def __enter__(self) -> "Film":
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        """Move the whole video into place; of an episode that failed, leave nothing."""
-        self.writer.close()
+        """Move the whole video into place; of an episode that failed, leave nothing.
+
+        Raises:
+            UserError: if it is not whole: ffmpeg does not tell that it could not write.
+        """
+        with suppress(OSError):
+            self.writer.close()
+            if kind is None and self._is_whole():
+                self.part.replace(self.path)
+                return
+        self.part.unlink(missing_ok=True)
         if kind is None:
-            self.part.replace(self.path)
-        else:
-            self.part.unlink(missing_ok=True)
+            raise UserError(f"cannot write {self.path} to its end: is there room on the disk?")
+
+    def _is_whole(self) -> bool:
+        if self.path.suffix != ".mp4":
+            return True  # a GIF that cannot be written raises
+        from imageio_ffmpeg import count_frames_and_secs
+
+        try:
+            return count_frames_and_secs(self.part)[0] == self.frames
+        except RuntimeError:  # it has no end
+            return False
 
 
 def try_to_draw(env: Any) -> Any:

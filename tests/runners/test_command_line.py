@@ -6,12 +6,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from pyro_dynamics import FAMILIES
+from pyro_dynamics.experiments import RunFolder
+from pyro_dynamics.guides import GUIDES
+from pyro_dynamics.inference import BELIEFS
+from pyro_dynamics.runners.compare import names
+from pyro_dynamics.runners.configuration import from_json, online_defaults
+from pyro_dynamics.runners.evaluate import name_of, parse
 from pyro_dynamics.runners.main import COMMANDS, main
 
 TINY = [
@@ -67,11 +74,45 @@ def test_adapt_stores_every_step_and_a_picture(run: Path, capsys: pytest.Capture
 
 
 def test_evaluate_scores_the_test_contexts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", str(run), "--steps", "10"]) == 0
+    assert main(["evaluate", str(run)]) == 0
     table = json.loads((run / "evaluation.json").read_text())
+    assert (table["steps"], table["checkpoint"], table["realtime"]) == (25, 2, False)
+    assert table["online"]["update_config"]["steps"] == 5
     assert [row["context"] for row in table["contexts"]] == list(FAMILIES["pendulum-gravity"].test_contexts)
     printed = capsys.readouterr().out
     assert all(f"\n{context:g} " in printed for context in FAMILIES["pendulum-gravity"].test_contexts)
+
+
+def test_evaluations_with_other_flags_have_other_names(run: Path) -> None:
+    own = online_defaults([str(run)])
+
+    def name(*flags: str) -> str:
+        return name_of(parse([str(run), *flags]), own)
+
+    assert name() == name("--threads", "2", "--step-limit", "9", "--update", "svi", "--update.steps", "5") == ""
+    assert name("--contexts", "3", "9", "--seed", "1") == name("--seed", "1", "--contexts", "3", "9")
+    assert name("--contexts", "3", "9", "--seed", "1") == "-contexts=3,9-seed=1"
+    assert name("--update.steps", "7", "--temperature", "0.5") == "-temperature=0.5-update.steps=7"
+    assert name("--belief", "power", "--belief.retention", "0.9") == "-belief=power-belief.retention=0.9"
+    many = [name("--contexts", *map(str, range(count))) for count in (60, 61)]
+    assert len(set(many)) == 2
+    assert max(map(len, many)) < 100
+
+
+def test_compare_tells_what_differs(run: Path) -> None:
+    config = from_json(RunFolder.open(run).config)
+    flow = replace(config, guide="flow", guide_config=GUIDES["flow"].Config())
+    generalist = replace(config, agent="generalist", guide="flow", guide_config=GUIDES["flow"].Config())
+    power = replace(config, online=replace(config.online, belief="power", belief_config=BELIEFS["power"].Config()))
+    assert names([config, replace(config, seed=3), generalist]) == ["latent", "latent", "generalist"]
+    assert names([config, flow, generalist]) == ["latent, diagonal", "latent, flow", "generalist"]
+    assert names([config, power]) == [f"latent, {config.online.belief}", "latent, power"]
+    wide = replace(config, guide_config=replace(config.guide_config, initial_scale=0.5))  # type: ignore[type-var]
+    first, second = names([config, wide])
+    assert first.startswith("latent, guide.initial_scale=")
+    assert second == "latent, guide.initial_scale=0.5"
+    fewer = replace(config, planner_config=replace(config.planner_config, candidates=10))  # type: ignore[type-var]
+    assert names([generalist, fewer]) == ["generalist, planner.candidates=20", "latent, planner.candidates=10"]
 
 
 @pytest.mark.parametrize("agent", ["generalist", "specialist"])

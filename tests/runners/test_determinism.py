@@ -21,7 +21,7 @@ def everything(folder: Path) -> dict[str, bytes]:
     assert main(["train", *TINY, "--out", str(run)]) == 0
     assert main(["adapt", str(run), "--schedule", "0:3,8:9", "--steps", "15", "--quiet"]) == 0
     assert main(["evaluate", str(run), "--contexts", "5"]) == 0
-    names = ("metrics.jsonl", "evaluation.json", "adapt/0_3_8_9-steps15-seed0/steps.jsonl")
+    names = ("metrics.jsonl", "evaluation-contexts=5.json", "adapt/0_3_8_9-steps15-seed0/steps.jsonl")
     return {name: (run / name).read_bytes() for name in names}
 
 

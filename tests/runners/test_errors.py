@@ -11,6 +11,7 @@ from pyro_dynamics.environments.mujoco_family import mujoco_family
 from pyro_dynamics.environments.physical import Disabled
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
+from pyro_dynamics.experiments.checkpoint_files import save_state
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.tasks import HopperTask, PendulumTask
 
@@ -79,6 +80,22 @@ def test_a_damaged_folder_gets_one_line(run: Path, tmp_path: Path, capsys: pytes
     shutil.copy(run / "config.json", copy)
     (copy / "data.json").write_text("{}")
     assert "fit again" in refused(["diagnose", str(copy)], capsys)
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_a_checkpoint_whose_weights_are_not_finite_gets_one_line(
+    value: float, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    state = RunFolder.open(copy).checkpoint()
+    weights = next(tensor for tensor in state["agents"][0]["model"].values() if tensor.is_floating_point())
+    weights.view(-1)[1] = value
+    save_state(copy / "checkpoints" / "round-001.pt", state)
+    for command in (["adapt", str(copy), "--context", "5"], ["train", "--resume", str(copy), "--rounds", "2"]):
+        told = refused(command, capsys)
+        assert "round-001.pt cannot be used: 1 of the " in told
+        assert "agents.0.model." in told
 
 
 def test_a_training_that_diverges_ends_in_one_line_and_keeps_the_rounds_before(

@@ -12,11 +12,13 @@ import minari
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from logged_pendulums import SMALL, pendulum_log, refused, saved
 from minari.data_collector import EpisodeBuffer
 
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.experiments import RunFolder
+from pyro_dynamics.experiments.minari_data import most_bytes, write_minari
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.transitions import Transitions
 
@@ -152,6 +154,28 @@ def test_npz_comes_back_and_csv_holds_the_same(run: Path, tmp_path: Path) -> Non
     assert main(["fit", str(npz), *SMALL, "--offline.min-steps", "1", "--group", "gravity", "--out", str(again)]) == 0
     trained, held_out = RunFolder.open(again).transitions()
     assert len(trained) + len(held_out) == len(data)
+
+
+@pytest.mark.parametrize(("episodes", "steps", "infos"), [(1, 1, 1), (40, 1, 5), (2, 2000, 2)])
+def test_room_is_asked_for_that_is_enough_and_not_far_too_much(
+    episodes: int, steps: int, infos: int, tmp_path: Path
+) -> None:
+    """HDF5 crashes where there is less than it takes, so it is asked for first."""
+    named = {f"parameter_{i}": 1.0 for i in range(infos)}
+    one = {
+        "observations": np.zeros((steps + 1, 3), np.float32),
+        "actions": np.zeros((steps, 1), np.float32),
+        "rewards": np.zeros(steps),
+        "terminations": np.zeros(steps, bool),
+        "truncations": np.zeros(steps, bool),
+        "infos": {name: [value] * (steps + 1) for name, value in named.items()},
+        "metadata": {**named, "environment": 0, "round": 1},
+    }
+    boxes = Box(-1, 1, (3,), np.float32), Box(-1, 1, (1,), np.float32)
+    place = write_minari(str(tmp_path / "data-v0"), [one] * episodes, *boxes, None, "zeros")
+    taken = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+    assert taken < most_bytes([one] * episodes) < 2 * taken + 2**19
+    assert list(tmp_path.iterdir()) == [place]  # and nothing that was begun
 
 
 def test_without_minari_a_line_says_what_to_install(

@@ -1,6 +1,7 @@
 """Bad data: an environment that breaks is named, left out from there on, and the run goes on with the others."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import faulty_mass
@@ -10,7 +11,11 @@ import pytest
 from pyro_dynamics.environments.guarded import guards, limit_steps
 from pyro_dynamics.errors import EnvironmentFault, UserError
 from pyro_dynamics.experiments.interaction import interact
+from pyro_dynamics.experiments.sweep_folder import SweepFolder
 from pyro_dynamics.runners.main import main
+from pyro_dynamics.runners.protocols import PROTOCOLS
+from pyro_dynamics.runners.sweep import make_jobs, parse
+from pyro_dynamics.runners.sweep_jobs import is_finished, work
 from pyro_dynamics.transitions import Transitions
 
 SMALL = (
@@ -97,7 +102,7 @@ def test_adapt_and_evaluate_keep_what_was_before(capsys: pytest.CaptureFixture[s
     assert len(Path("here/steps.jsonl").read_text().splitlines()) == 5
     assert len(json.loads(Path("here/summary.json").read_text())["faults"]) == 1
     assert main(["evaluate", "run", "--steps", "9"]) == 0
-    broken, well = json.loads(Path("run/evaluation.json").read_text())["contexts"]
+    broken, well = json.loads(Path("run/evaluation-steps=9.json").read_text())["contexts"]
     assert "step 5" in broken["episodes"][0]["faults"][0]
     assert "faults" not in well["episodes"][0]
 
@@ -108,6 +113,35 @@ def test_without_anybody_to_tell_the_fault_is_raised_with_its_cause() -> None:
     with pytest.raises(EnvironmentFault, match="step 5: step\\(\\) raised") as told:
         list(interact(robots, policy, [0, 1]))
     assert isinstance(told.value.__cause__, ZeroDivisionError)
+
+
+def test_a_track_ends_where_a_step_hangs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("hangs") == 0
+    beliefs = ["--beliefs", "exact", "--updates", "kalman", "--seeds", "1"]
+    how = ["--schedule", "0:1,6:2", "--steps", "10", *beliefs, "--step-limit", "0.3"]
+    assert main(["track", "run", *how]) == 2
+    assert "step() took longer than 0.3 s" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_job_of_a_sweep_goes_on_where_a_step_hangs() -> None:
+    own = ["faulty_mass:hangs", "--step-limit", "0.3"]
+    (job,) = make_jobs(parse(own), SMALL)
+    (without,) = make_jobs(parse(own[:1]), SMALL)
+    assert (job.step_limit, job.config) == (0.3, without.config)
+    with SweepFolder.claimed(Path("sweep")) as folder:
+        assert work(folder, job) == ""
+        assert is_finished(without, folder)  # the limit is no setting of the run
+    rows = rows_of(f"sweep/{job.name}")
+    assert [row["steps"] for row in rows] == [12, 5, 12] * 2
+
+
+def test_a_reproduction_ends_where_a_step_hangs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(PROTOCOLS, "quick", replace(PROTOCOLS["quick"], family="faulty_mass:hangs", influence=()))
+    command = ["reproduce", "--preset", "quick", "--seeds", "1", "--baseline-seeds", "1", "--out", "results"]
+    assert main([*command, "--step-limit", "0.3"]) == 2
+    assert "step() took longer than 0.3 s" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_step_limit_must_make_sense() -> None:

@@ -74,6 +74,6 @@ def test_one_of_cadms_is_scored_on_its_named_test_sets(
     told = capsys.readouterr().out
     places = [told.index(words) for words in ("moderate:", "extreme:", "mean (moderate)", "mean (extreme)")]
     assert places == sorted(places)
-    table = json.loads((tmp_path / "run" / "evaluation.json").read_text())["contexts"]
+    table = json.loads((tmp_path / "run" / "evaluation-steps=3.json").read_text())["contexts"]
     expected = [(name, context) for name, chosen in FAMILIES[name].test_sets.items() for context in chosen]
     assert [(row["set"], FAMILIES[name].parse_context(row["context"])) for row in table] == expected

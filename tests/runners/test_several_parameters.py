@@ -81,10 +81,11 @@ def test_a_belief_along_a_schedule_of_both_is_diagnosed(schedule: str, run: Path
 
 def test_evaluate_names_the_sets(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", str(run), "--steps", "3"]) == 0
-    table = json.loads((run / "evaluation.json").read_text())["contexts"]
+    table = json.loads((run / "evaluation-steps=3.json").read_text())["contexts"]
     assert {row["set"] for row in table} == {"interpolation", "extrapolation"}
     assert main(["evaluate", str(run), "--steps", "3", "--contexts", "9,0.5", "force=7,length=0.4"]) == 0
-    table = json.loads((run / "evaluation.json").read_text())["contexts"]
+    (file,) = run.glob("evaluation-contexts=9,0.5,force=7,length=0.4-steps=3.json")
+    table = json.loads(file.read_text())["contexts"]
     assert [(row["set"], row["context"]) for row in table] == [("given", [9.0, 0.5]), ("given", [7.0, 0.4])]
 
 

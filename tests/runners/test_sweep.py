@@ -56,6 +56,8 @@ def test_a_job_has_the_configuration_of_train() -> None:
         (["--workers", "0"], "--workers must be at least 1"),
         (["--workers", "2", "--address", "auto"], "leave it out with --address"),
         (["--retries", "-1"], "--retries must not be negative"),
+        (["--step-limit", "0"], "--step-limit must be a positive number of seconds"),
+        (["--", "--step-limit", "5"], "--step-limit stands before the --"),
         (["--rounds", "0"], "rounds must be positive"),
         (["--", "--seed", "3"], "the seed is the sweep's to choose"),
         (["--", "--preset", "cpu"], "the preset is the sweep's to choose"),
@@ -186,7 +188,7 @@ def test_a_killed_worker_and_a_failed_job_cost_nothing_but_time(
         assert (out / name / "metrics.jsonl").read_bytes() == (tmp_path / agent / "metrics.jsonl").read_bytes()
 
     # What is finished is not run again.
-    assert main([*command, "--", *TINY]) == 0
+    assert main([*command, "--step-limit", "60", "--", *TINY]) == 0
     assert [row["tries"] for row in json.loads((out / "sweep.json").read_text())] == [0, 0]
     # Nor is it gone on with under other settings.
     assert "other settings (latent_dim)" in refused([*command, "--", *TINY, "--latent-dim", "3"], capsys)

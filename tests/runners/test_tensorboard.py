@@ -1,5 +1,6 @@
 """The metrics of a run in TensorBoard."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,25 @@ def test_without_the_package_a_line_says_what_to_install(
     told = refused(["train", *TINY, "--tensorboard", "--out", str(tmp_path / "never")], capsys)
     assert "pip install tensorboard" in told
     assert not (tmp_path / "never").exists()
+
+
+def test_what_cannot_be_written_is_told_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its thread meets the limit, as it would a full disk, and would print a traceback of its own."""
+    resource = pytest.importorskip("resource")
+    row = {"context": 1.0, "return": 1.0, "log_likelihood": None, "log_likelihood_wrong_latent": None}
+    row |= {"latent_mean": [0.0], "latent_sd": [1.0]}
+    board = tensorboard.TensorBoard(tmp_path, 0)
+
+    def write() -> None:
+        with closing(board):
+            for m in range(100):
+                board.round(m, [row], None)
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(UserError, match=r"cannot write to .*: File too large"):
+            write()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert capfd.readouterr().err == ""
