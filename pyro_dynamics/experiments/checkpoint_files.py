@@ -51,14 +51,13 @@ def load_state(path: Path) -> dict[str, Any]:
 
     Raises:
         UserError: if a file is no checkpoint, or a part is missing or of another checkpoint, or a tensor claims more
-            than is there, or is not finite.
+            than is there.
     """
     try:
         require_file(path, LARGEST_STATE)
         state = _loaded(path.read_bytes())
         if isinstance(state, dict) and set(state) == {PARTS}:
             state = _loaded(_joined(path, state[PARTS]))
-        _require_finite(path, state)
     except UserError:
         raise
     except Exception as fault:  # torch raises many kinds for a file that is not a checkpoint
@@ -96,8 +95,12 @@ def _tensors(state: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
             yield from _tensors(part, f"{name}.{key}")
 
 
-def _require_finite(path: Path, state: Any) -> None:
-    """Refuse weights, moments or scales that are NaN or infinite: no prediction of theirs means anything."""
+def require_finite(path: Path, state: Any) -> None:
+    """Refuse weights, moments or scales that are NaN or infinite: no prediction of theirs means anything.
+
+    Raises:
+        UserError: naming the file and the tensor.
+    """
     for name, tensor in _tensors(state):
         wrong = int((~tensor.isfinite()).sum())
         if wrong:

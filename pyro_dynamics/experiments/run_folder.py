@@ -8,7 +8,7 @@ import numpy as np
 
 from pyro_dynamics.data_files import read_json, read_text
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments.checkpoint_files import drop_state, load_state, save_state
+from pyro_dynamics.experiments.checkpoint_files import drop_state, load_state, require_finite, save_state
 from pyro_dynamics.experiments.files import make_folder, write_json, write_json_lines, write_whole
 from pyro_dynamics.experiments.lock import LOCK
 from pyro_dynamics.experiments.rows import parse_rows, require_metrics
@@ -137,7 +137,8 @@ class RunFolder:
         """The state saved with round m, the newest by default.
 
         Raises:
-            UserError: if there is none, or the file is not a checkpoint, or a part of it is missing or of another.
+            UserError: if there is none, or the file is not a checkpoint or holds numbers that are not finite, or a part
+                of it is missing or of another.
         """
         m = self.last_round if m is None else m
         if m is None:
@@ -145,7 +146,9 @@ class RunFolder:
         file = self._checkpoint(m)
         if not file.exists():
             raise UserError(f"{self.path} has no checkpoint of round {m}: it has {self._rounds()}")
-        return load_state(file)
+        state = load_state(file)
+        require_finite(file, state)
+        return state
 
     def _transitions(self, m: int) -> Path:
         return self.path / "transitions" / f"round-{m:03d}.npz"

@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from logged_pendulums import refused
@@ -52,7 +53,7 @@ def test_without_the_package_a_line_says_what_to_install(
 def test_what_cannot_be_written_is_told_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Its thread meets the limit, as it would a full disk, and would print a traceback of its own."""
     resource = pytest.importorskip("resource")
-    row = {"context": 1.0, "return": 1.0, "log_likelihood": None, "log_likelihood_wrong_latent": None}
+    row: dict[str, Any] = {"context": 1.0, "return": 1.0, "log_likelihood": None, "log_likelihood_wrong_latent": None}
     row |= {"latent_mean": [0.0], "latent_sd": [1.0]}
     board = tensorboard.TensorBoard(tmp_path, 0)
 
