@@ -26,8 +26,8 @@ from pyro_dynamics.runners.main import main as command
 
 TRAIN = [
     *("train", "--rounds", "1", "--episodes", "1", "--ensemble.hidden", "16", "--ensemble.weight-decay", "0", "0"),
-    *("--controller.horizon", "5", "--controller.particles", "3", "--planner", "icem"),
-    *("--planner.candidates", "10", "--planner.elites", "3", "--planner.iterations", "2"),
+    *("--controller.horizon", "3", "--controller.particles", "3", "--planner", "mppi"),
+    *("--planner.candidates", "10", "--planner.iterations", "1"),
 ]
 DRAWS = 400
 
