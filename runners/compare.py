@@ -10,7 +10,7 @@ import tyro
 from pyro_dynamics.diagnostics.figures import draw_comparison
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.files import make_folder, write_bytes
+from pyro_dynamics.experiments.files import make_room, write_bytes
 from pyro_dynamics.experiments.logged_family import FILE
 from pyro_dynamics.runners.configuration import from_json
 from pyro_dynamics.runners.main import run_as_module
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
         curves[config.agent].append(mean_returns(folder))
     if len(families) > 1:
         raise UserError(f"runs of different families cannot be compared: {', '.join(sorted(families))}")
-    make_folder(flags.out.parent)
+    make_room(flags.out)
     write_bytes(flags.out, draw_comparison(curves, families.pop()))
     print(f"{'agent':<14}{'runs':>5}  mean return, rounds {flags.since} to the last, of each run")
     for name, runs in curves.items():

@@ -16,7 +16,7 @@ from pyro_dynamics.environments.guarded import limit_steps
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import adapt
 from pyro_dynamics.experiments.faults import Faults
-from pyro_dynamics.experiments.files import make_folder, write_json
+from pyro_dynamics.experiments.files import make_folder, make_room, write_json
 from pyro_dynamics.experiments.logged_family import require_simulator
 from pyro_dynamics.experiments.trust import file_name
 from pyro_dynamics.experiments.video import Film, make_robots
@@ -84,8 +84,7 @@ def main(arguments: Sequence[str]) -> None:
     if steps < 1 or flags.episodes < 1:
         raise UserError("--steps and --episodes must be positive")
 
-    out = flags.out or folder.path / "evaluation.json"
-    make_folder(out.parent)
+    out = make_room(flags.out or folder.path / "evaluation.json")
 
     robots = make_robots(family, contexts, steps, flags.video)
     limit_steps(robots, flags.step_limit)

@@ -1,10 +1,12 @@
 """The command ``pyro-dynamics``: finds the runner that was asked for."""
 
+import errno
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pyro_dynamics.errors import EnvironmentFault, UserError
 from pyro_dynamics.version import __version__
@@ -25,6 +27,9 @@ COMMANDS = {
     "benchmark": "time plans, updates and training, beside mbrl-lib where it is installed",
     "accuracy": "measure guides and updates against known posteriors, and time them",
 }
+
+LIMITS = {getattr(errno, name) for name in ("EACCES", "EPERM", "EROFS", "ENAMETOOLONG", "ENOSPC", "EDQUOT", "EIO")}
+"""What a place may be like, whatever a program does with it; elsewhere an OSError is a fault of ours."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(command: str, arguments: Sequence[str]) -> int:
     """Run the module of ``command``; a :class:`UserError` becomes one line and exit code 2."""
     try:
-        return importlib.import_module(f"pyro_dynamics.runners.{command}").main(arguments) or 0
+        with told_limits():
+            return importlib.import_module(f"pyro_dynamics.runners.{command}").main(arguments) or 0
     except EnvironmentFault as fault:
         if isinstance(fault.__cause__, Exception):  # it was raised in somebody's environment: that is for them to read
             traceback.print_exception(fault.__cause__)
@@ -60,6 +66,21 @@ def run(command: str, arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+@contextmanager
+def told_limits() -> Iterator[None]:
+    """Turn what the machine refuses, wherever that happens, into a :class:`UserError`."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.errno in LIMITS and fault.filename is not None:
+            raise UserError(f"cannot use {fault.filename}: {fault.strerror}") from fault
+        raise
+    except (MemoryError, RuntimeError) as fault:
+        if isinstance(fault, MemoryError) or "can't allocate memory" in str(fault):  # torch's words
+            raise UserError(f"there is not enough memory for this: {fault}; choose smaller numbers") from fault
+        raise
 
 
 def fail(message: str) -> int:

@@ -24,7 +24,7 @@ from user_errors import messages
 Record = dict[str, list[str]]
 """The tests that provoke an error, by its name."""
 
-RECORDER = '''
+RECORDER = """
 
 def _written_down(error: UserError, *words: object) -> None:
     import os
@@ -39,7 +39,7 @@ def _written_down(error: UserError, *words: object) -> None:
 
 
 UserError.__init__ = _written_down
-'''
+"""
 """Goes below the errors themselves, in the copy alone; the file's name stands in it, as a test may clear the environment."""
 
 
@@ -56,6 +56,7 @@ def names() -> dict[str, str]:
 
 def run_recorded(tests: list[str]) -> tuple[Record, int]:
     """What the tests provoke, and pytest's exit code."""
+    name_at = names()  # before somebody changes the sources while the tests run
     with tempfile.TemporaryDirectory() as folder:
         tree, log = Path(folder).resolve() / "tree", Path(folder) / "log"
         tree.mkdir()
@@ -66,12 +67,12 @@ def run_recorded(tests: list[str]) -> tuple[Record, int]:
         log.touch()
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests]
         code = subprocess.run(command, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}).returncode
-        return read_log(log, tree), code
+        return read_log(log, tree, name_at), code
 
 
-def read_log(log: Path, tree: Path) -> Record:
+def read_log(log: Path, tree: Path, name_at: dict[str, str]) -> Record:
     """The lines in the log, as names; what is not made where the sources say (by unpickling, say) has none."""
-    name_at, found = names(), dict[str, set[str]]()
+    found: dict[str, set[str]] = {}
     for line in set(log.read_text().splitlines()):
         file, number, test = line.split("\t")
         place = Path(file).resolve()

@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,6 +25,18 @@ def make_folder(path: Path) -> Path:
     except OSError as fault:
         raise UserError(f"cannot write to {path}: {fault.strerror}") from None
     return path
+
+
+def make_room(file: Path) -> Path:
+    """Make the folder of a file, before the work whose results the file shall hold.
+
+    Raises:
+        UserError: if it cannot be made, or the file is a folder.
+    """
+    if file.is_dir():
+        raise UserError(f"{file} is a folder: name a file in it")
+    make_folder(file.parent)
+    return file
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -48,7 +61,8 @@ def _into_place(path: Path, fill: Callable[[Path], object]) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as fault:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # where it could not be made, it cannot be deleted either
+            temporary.unlink(missing_ok=True)
         reason = os.strerror(fault.errno) if fault.errno else str(fault).splitlines()[0]
         raise UserError(f"cannot write {path}: {reason}") from fault
 

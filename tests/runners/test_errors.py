@@ -51,10 +51,20 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     [
         (["train", "--threads", "100000"], "--threads must be at most 1024, not 100000"),
         (["train", "--planner.smoothing", "2"], "smoothing must lie in [0, 1], not 2.0"),
-        (["train", "--step-limit", "-1"], "--step-limit must be a positive number of seconds, not -1.0"),
+        (["train", "--step-limit", "-1"], "--step-limit must be a positive number of seconds, a day (86400) at most"),
+        (["train", "--step-limit", "1e300"], "a day (86400) at most, not 1e+300"),
+        (["train", "--latent-dim", "1000000000"], "latent-dim is 1000000000, and must be below 1000000"),
+        (["train", "--seed", "-1"], "a seed must be at least 0, not -1"),
+        (["train", "--seed", str(2**64)], "seed is about 10^19, and must be below"),
         (["train", "mine.py:family"], "leave out the .py: mine:family"),
         (["adapt", "RUN", "--context", "5", "--checkpoint", "0"], "--checkpoint must be at least 1, not 0"),
         (["adapt", "RUN", "--context", "1000"], "gravity must lie between"),
+        (["adapt", "RUN", "--schedule", "ramp:0:5,100000000000:6"], "a schedule goes to step 1000000 at most"),
+        (["track", "RUN", "--schedule", "0:5,3:10", "--beliefs"], "--beliefs and --updates need one name or more each"),
+        (["compare", "RUN", "--out", ""], ". is a folder: name a file in it"),
+        (["compare", "RUN", "--out", "x" * 300], "File name too long"),
+        (["reproduce", "--figures"], "--figures needs one or more of learning, tests"),
+        (["reproduce", "--seeds", "1001"], "--seeds and --baseline-seeds must be at most 1000"),
         (["diagnose", "RUN", "--draws", "1000000000"], "--draws must be at most 20000, not 1000000000"),
         (["diagnose", "RUN", "--particles", "1000000000"], "--particles must be at most 20000"),
         (["export", "RUN"], "say what to write: --minari ID, --npz FILE or --csv FILE"),
@@ -69,6 +79,12 @@ def test_a_mistake_gets_one_line(
     out = ["--out", str(tmp_path / "out")] if arguments[0] in ("train", "fit") else []
     assert words in refused([named.get(word, word) for word in arguments] + out, capsys)
     assert not (tmp_path / "out").exists()
+
+
+def test_what_does_not_fit_into_memory_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    beyond_any_machine = str(10**14)
+    arguments = ["accuracy", "--guides", "diagonal", "--samples", beyond_any_machine, "--out", str(tmp_path)]
+    assert "there is not enough memory for this" in refused(arguments, capsys)
 
 
 def test_a_damaged_folder_gets_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
