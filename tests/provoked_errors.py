@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from mutations import ROOT, copy_tree
+from mutations import copy_tree
 from user_errors import messages
 
 Record = dict[str, list[str]]
@@ -40,7 +40,7 @@ def _written_down(error: UserError, *words: object) -> None:
 
 UserError.__init__ = _written_down
 """
-"""Goes below the errors themselves, in the copy alone; the file's name stands in it, as a test may clear the environment."""
+"""Goes below the errors, in the copy alone. The log's name stands in it, as a test may clear the environment."""
 
 
 def names() -> dict[str, str]:

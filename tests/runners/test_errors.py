@@ -60,6 +60,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["adapt", "RUN", "--context", "5", "--checkpoint", "0"], "--checkpoint must be at least 1, not 0"),
         (["adapt", "RUN", "--context", "1000"], "gravity must lie between"),
         (["adapt", "RUN", "--schedule", "ramp:0:5,100000000000:6"], "a schedule goes to step 1000000 at most"),
+        (["adapt", "RUN", "--schedule", "sine:2:8:9", "--steps", str(10**15)], "not enough memory for this: Unable to"),
         (["track", "RUN", "--schedule", "0:5,3:10", "--beliefs"], "--beliefs and --updates need one name or more each"),
         (["compare", "RUN", "--out", ""], ". is a folder: name a file in it"),
         (["compare", "RUN", "--out", "x" * 300], "File name too long"),
@@ -79,12 +80,6 @@ def test_a_mistake_gets_one_line(
     out = ["--out", str(tmp_path / "out")] if arguments[0] in ("train", "fit") else []
     assert words in refused([named.get(word, word) for word in arguments] + out, capsys)
     assert not (tmp_path / "out").exists()
-
-
-def test_what_does_not_fit_into_memory_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    beyond_any_machine = str(10**14)
-    arguments = ["accuracy", "--guides", "diagonal", "--samples", beyond_any_machine, "--out", str(tmp_path)]
-    assert "there is not enough memory for this" in refused(arguments, capsys)
 
 
 def test_a_damaged_folder_gets_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
