@@ -11,9 +11,17 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from pyro_dynamics.errors import UserError
+
 
 def derive_seed(seed: int, *key: int | str) -> int:
-    """A 63-bit seed for the stream ``key`` of the run ``seed``; different keys give independent streams."""
+    """A 63-bit seed for the stream ``key`` of the run ``seed``; different keys give independent streams.
+
+    Raises:
+        UserError: if the seed is negative.
+    """
+    if seed < 0:
+        raise UserError(f"a seed must be at least 0, not {seed}")
     words = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key]
     return int(np.random.SeedSequence([seed, *words]).generate_state(1, np.uint64)[0] >> 1)
 

@@ -22,6 +22,7 @@ from pyro_dynamics.guides import GUIDES, Guide, KnownGuide
 from pyro_dynamics.models import Ensemble, HierarchicalModel
 from pyro_dynamics.randomness import derive_generator, drawing_from
 from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, from_json, in_real_time
+from pyro_dynamics.runners.reasonable import require_reasonable
 from pyro_dynamics.tasks import Task
 
 
@@ -80,6 +81,7 @@ def load_run(
     folder = RunFolder.open(path)
     config = from_json(folder.config)
     online = online or config.online
+    require_reasonable(online)
     config = replace(in_real_time(config) if realtime else config, online=online)
     family = family_of(folder, config)
     if checkpoint is not None and checkpoint < 1:

@@ -15,7 +15,7 @@ from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.experiments.calibration import ENOUGH, Calibration, calibrate, choose, first_episodes
-from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json
+from pyro_dynamics.experiments.files import make_room, write_bytes, write_json
 from pyro_dynamics.runners.assembly import load_run, set_threads
 from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, flag_values, online_defaults
 from pyro_dynamics.runners.main import run_as_module
@@ -79,8 +79,7 @@ def main(arguments: Sequence[str]) -> None:
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
     refuse_without_latent(config)
     m, episodes = held_out(folder, family, flags)
-    out = flags.out or folder.path / "calibration.json"
-    make_folder(out.parent)
+    out = make_room(flags.out or folder.path / "calibration.json")
 
     agent = trained.agents[0]
     with tqdm(total=len(flags.temperatures) * len(episodes), unit="step", dynamic_ncols=True) as bar:

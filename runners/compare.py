@@ -11,7 +11,7 @@ import tyro
 from pyro_dynamics.diagnostics.figures import draw_comparison
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.files import make_folder, write_bytes
+from pyro_dynamics.experiments.files import make_room, write_bytes
 from pyro_dynamics.experiments.logged_family import FILE
 from pyro_dynamics.runners.configuration import CHOICES, RunConfig, from_json
 from pyro_dynamics.runners.main import run_as_module
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
     curves: dict[str, list[list[float]]] = defaultdict(list)
     for name, run in zip(names(configs), returns, strict=True):
         curves[name].append(run)
-    make_folder(flags.out.parent)
+    make_room(flags.out)
     write_bytes(flags.out, draw_comparison(curves, families.pop()))
     width = max(14, *(len(name) + 2 for name in curves))
     print(f"{'agent':<{width}}{'runs':>5}  mean return, rounds {flags.since} to the last, of each run")

@@ -26,6 +26,7 @@ from pyro_dynamics.inference import (
     SVIUpdateConfig,
 )
 from pyro_dynamics.models import EnsembleConfig
+from pyro_dynamics.randomness import derive_seed
 from pyro_dynamics.runners.reasonable import require_reasonable, require_reasonable_plans
 
 Preset = Literal["quick", "cpu", "realtime", "paper"]
@@ -130,9 +131,15 @@ def from_json(data: dict[str, Any]) -> RunConfig:
             f"config.json is not a configuration: {words[:500]}; if another version made the run, use that one, or "
             "train again"
         ) from None
+    require_sizes(config)
+    return config
+
+
+def require_sizes(config: RunConfig) -> None:
+    """Refuse settings whose arrays no machine could hold, or no stream; raises :class:`UserError` naming the first."""
+    derive_seed(config.seed)
     require_reasonable(config)
     require_reasonable_plans(config.planner_config.candidates, config.controller.particles, config.controller.horizon)  # type: ignore[attr-defined]
-    return config
 
 
 def _with_named_planner(data: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import adapt
 from pyro_dynamics.experiments.adaptation_summary import describe
 from pyro_dynamics.experiments.faults import Faults
-from pyro_dynamics.experiments.files import make_folder, write_json
+from pyro_dynamics.experiments.files import make_folder, make_room, write_json
 from pyro_dynamics.experiments.logged_family import require_simulator
 from pyro_dynamics.experiments.trust import file_name
 from pyro_dynamics.experiments.video import Film, make_robots
@@ -89,8 +89,7 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError("--steps and --episodes must be positive")
 
     name = name_of(flags, online_defaults([str(flags.dir), *(["--realtime"] if flags.realtime else [])]))
-    out = flags.out or folder.path / f"evaluation{name}.json"
-    make_folder(out.parent)
+    out = make_room(flags.out or folder.path / f"evaluation{name}.json")
 
     robots = make_robots(family, contexts, steps, flags.video)
     limit_steps(robots, flags.step_limit)

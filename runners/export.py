@@ -13,7 +13,7 @@ from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.experiments.exporting import RunData, write_csv, write_npz
-from pyro_dynamics.experiments.files import make_folder
+from pyro_dynamics.experiments.files import make_room
 from pyro_dynamics.experiments.logged_family import LoggedFamily
 from pyro_dynamics.experiments.minari_data import minari, write_minari
 from pyro_dynamics.runners.assembly import family_of
@@ -53,8 +53,7 @@ def main(arguments: Sequence[str]) -> None:
     count = f"{len(data.episode)} transitions, {data.episode.max() + 1} episodes"
     for path, write in ((flags.npz, write_npz), (flags.csv, write_csv)):
         if path is not None:
-            make_folder(path.parent)
-            write(path, data)
+            write(make_room(path), data)
             print(f"{path}: {count}")
     if flags.minari is not None:
         observations, actions, spec = spaces(family, config.steps)

@@ -30,6 +30,7 @@ from pyro_dynamics.runners.configuration import (
     RunConfig,
     online_for,
     preset_config,
+    require_sizes,
     to_json,
     with_choices,
 )
@@ -115,6 +116,7 @@ def main(arguments: Sequence[str]) -> None:
     trained, held_out = hold_out(data, flags.hold_out, flags.run.seed)
     family = LoggedFamily.of(described)
     config = run_config(flags, int(data.transitions.step.max()) + 1)
+    require_sizes(config)
     team = build_team(config, family, action_space(family, config.steps))
     path = flags.out or Path("runs") / f"fit-{config.agent}-{config.seed}"
     RunFolder.require_free(path)

@@ -5,7 +5,8 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pyro_dynamics.errors import EnvironmentFault, UserError
 from pyro_dynamics.version import __version__
@@ -27,8 +28,10 @@ COMMANDS = {
     "accuracy": "measure guides and updates against known posteriors, and time them",
 }
 
-NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""A disk is full, a share of it is, or a file may not grow: told in one line wherever it happens."""
+NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG")}
+"""A disk is full, a share of it is, or a file may not grow."""
+LIMITS = NO_ROOM | {getattr(errno, name) for name in ("EACCES", "EPERM", "EROFS", "ENAMETOOLONG", "EIO")}
+"""What a place may be like, whatever a program does with it; elsewhere an OSError is a fault of ours."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,8 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(command: str, arguments: Sequence[str]) -> int:
     """Run the module of ``command``; a :class:`UserError` becomes one line and exit code 2."""
     try:
-        code = importlib.import_module(f"pyro_dynamics.runners.{command}").main(arguments) or 0
-        sys.stdout.flush()  # here, where it can be told that what was printed did not fit on a disk
+        with told_limits():
+            code = importlib.import_module(f"pyro_dynamics.runners.{command}").main(arguments) or 0
+            sys.stdout.flush()  # here, where it can be told that what was printed did not fit on a disk
         return code
     except EnvironmentFault as fault:
         if isinstance(fault.__cause__, Exception):  # it was raised in somebody's environment: that is for them to read
@@ -65,13 +69,24 @@ def run(command: str, arguments: Sequence[str]) -> int:
         return 130
     except BrokenPipeError:  # the reader of our output has gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return 0
+
+
+@contextmanager
+def told_limits() -> Iterator[None]:
+    """Turn what the machine refuses, wherever that happens, into a :class:`UserError`."""
+    try:
+        yield
     except OSError as fault:
-        if fault.errno not in NO_ROOM:
+        if fault.errno not in LIMITS or (fault.filename is None and fault.errno not in NO_ROOM):
             raise
         if fault.filename is None:  # what was printed, most likely; the rest of it goes nowhere
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return fail(f"cannot write {fault.filename or 'the output'}: {os.strerror(fault.errno)}")
+        raise UserError(f"cannot use {fault.filename or 'the output'}: {fault.strerror}") from fault
+    except (MemoryError, RuntimeError) as fault:
+        if isinstance(fault, MemoryError) or "can't allocate memory" in str(fault):  # torch's words
+            raise UserError(f"there is not enough memory for this: {fault}; choose smaller numbers") from fault
+        raise
 
 
 def fail(message: str) -> int:

@@ -24,6 +24,7 @@ from pyro_dynamics.runners.train import train_or_go_on
 
 PAPER_AGENTS = ("latent", "generalist", "specialist")
 FIGURES = ("learning", "tests", "dynamic", "latents", "ablation", "influence")
+MOST_SEEDS = 1000
 PAIR = ("latent", "generalist")
 """Compared on further families."""
 
@@ -61,6 +62,12 @@ class ReproduceFlags:
     def __post_init__(self) -> None:
         require_positive(self, "seeds", "baseline_seeds")
         require_step_limit(self.step_limit)
+        if max(self.seeds, self.baseline_seeds) > MOST_SEEDS:
+            raise UserError(f"--seeds and --baseline-seeds must be at most {MOST_SEEDS}")
+        if self.time_budget is not None:
+            require_positive(self, "time_budget")
+        if not self.figures:
+            raise UserError(f"--figures needs one or more of {', '.join(FIGURES)}")
         for name in self.figures:
             if name not in FIGURES:
                 raise UserError(f"there is no figure {name!r}: choose of {', '.join(FIGURES)}")

@@ -24,6 +24,7 @@ from pyro_dynamics.inference import BELIEFS, UPDATES
 from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
 from pyro_dynamics.runners.configuration import OnlineConfig
 from pyro_dynamics.runners.main import run_as_module
+from pyro_dynamics.runners.reasonable import require_reasonable
 
 TOLD = "told"
 """The yardstick: the exact belief of an agent that is told of the switch, and returns to the prior there."""
@@ -166,6 +167,8 @@ def check(flags: TrackFlags, family: Family, trained: Any) -> Schedule:
     require_step_limit(flags.step_limit)
     if not flags.schedule:
         raise UserError("give --schedule, for example 0:-6,200:6")
+    if not flags.updates or not flags.beliefs:
+        raise UserError("--beliefs and --updates need one name or more each")
     if not family.numeric or len(trained.agents) > 1 or not trained.agents[0].belief_dim:
         raise UserError(
             "only the beliefs of an agent that infers a latent, in a family with a numeric parameter, can be tracked"
@@ -201,7 +204,9 @@ def online_config(belief: str, update: str) -> OnlineConfig:
     except (TypeError, ValueError):
         raise UserError(f"{belief!r} does not read NAME:setting=value,setting=value, or has no such setting") from None
     rule: Any = UPDATES[update]
-    return OnlineConfig(kind, chosen, update, rule.Config())  # type: ignore[arg-type]
+    online = OnlineConfig(kind, chosen, update, rule.Config())  # type: ignore[arg-type]
+    require_reasonable(online)
+    return online
 
 
 def table_rows(summary: dict[str, dict[str, Any]]) -> list[str]:

@@ -30,6 +30,7 @@ from pyro_dynamics.runners.configuration import (
     from_json,
     online_for,
     preset_config,
+    require_sizes,
     to_json,
     with_choices,
 )
@@ -201,6 +202,7 @@ def parse(arguments: Sequence[str]) -> TrainFlags:
     if chosen != (defaults.family, defaults.preset):  # the guess was wrong: read again from the right defaults
         defaults = defaults_of(*chosen, arguments)
         flags = tyro.cli(TrainFlags, prog="pyro-dynamics train", args=arguments, default=TrainFlags(run=defaults))
+    require_sizes(flags.run)
     return flags
 
 

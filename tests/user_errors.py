@@ -20,14 +20,11 @@ class Message(NamedTuple):
 def messages() -> list[Message]:
     """The message of every UserError, or error derived from it, that the sources make."""
     trees = {file: ast.parse(file.read_text()) for file in sources()}
+    nodes = {file: list(ast.walk(tree)) for file, tree in trees.items()}
+    classes = [node for found in nodes.values() for node in found if isinstance(node, ast.ClassDef)]
     kinds = {"UserError"}
     while True:  # an error may be derived from one that is defined in another file
-        more = {
-            node.name
-            for tree in trees.values()
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ClassDef) and kinds & {base.id for base in node.bases if isinstance(base, ast.Name)}
-        }
+        more = {node.name for node in classes if kinds & {base.id for base in node.bases if isinstance(base, ast.Name)}}
         if more <= kinds:
             break
         kinds |= more
@@ -40,8 +37,8 @@ def messages() -> list[Message]:
         if isinstance(target, ast.Name)
     }
     found = []
-    for file, tree in trees.items():
-        for node in ast.walk(tree):
+    for file in trees:
+        for node in nodes[file]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds:
                 for value in choices(node.args[0], constants):
                     found.append(Message(text_of(value), f"{file.relative_to(ROOT)}:{node.lineno}"))

@@ -1,6 +1,5 @@
 """A guard around somebody's environment: it tells what went wrong there, in which context and at which step."""
 
-import math
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +21,9 @@ WANTED = {
     "reset": "(observation, info)",
 }
 """What Gymnasium's API wants back."""
+
+DAY = 86400
+"""Seconds, the longest limit of a step; the alarm of a system cannot be set for ever."""
 
 
 class TookTooLong(BaseException):
@@ -165,8 +167,8 @@ def require_step_limit(seconds: float | None) -> None:
     """
     if seconds is None:
         return
-    if not 0 < seconds < math.inf:
-        raise UserError(f"--step-limit must be a positive number of seconds, not {seconds}")
+    if not 0 < seconds <= DAY:
+        raise UserError(f"--step-limit must be a positive number of seconds, a day ({DAY}) at most, not {seconds}")
     if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread():
         raise UserError("--step-limit needs the alarm of a Unix system, in the main thread: leave it out here")
 

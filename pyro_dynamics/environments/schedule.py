@@ -12,6 +12,9 @@ from pyro_dynamics.environments.contexts import Context, same_context
 from pyro_dynamics.environments.hidden_parameter import hidden_parameter
 from pyro_dynamics.errors import UserError
 
+LAST_STEP = 1_000_000
+"""A ramp stores as many contexts, and no episode is longer."""
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -33,6 +36,8 @@ class Schedule:
         steps = [step for step, _ in self.changes]
         if not steps or steps[0] != 0 or steps != sorted(set(steps)):
             raise UserError(f"a schedule starts at step 0 and goes on at rising steps, not at {steps}")
+        if steps[-1] > LAST_STEP:
+            raise UserError(f"a schedule goes to step {LAST_STEP} at most, not to {steps[-1]}")
 
     def at(self, step: int) -> Context:
         """The context at ``step``."""

@@ -5,6 +5,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from shutil import disk_usage
@@ -29,6 +30,18 @@ def make_folder(path: Path) -> Path:
     return path
 
 
+def make_room(file: Path) -> Path:
+    """Make the folder of a file, before the work whose results the file shall hold.
+
+    Raises:
+        UserError: if it cannot be made, or the file is a folder.
+    """
+    if file.is_dir():
+        raise UserError(f"{file} is a folder: name a file in it")
+    make_folder(file.parent)
+    return file
+
+
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, bring it to the disk, and move it into place.
 
@@ -43,7 +56,8 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as fault:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # where it could not be made, it cannot be deleted either
+            temporary.unlink(missing_ok=True)
         raise UserError(f"cannot write {path}: {reason(fault)}") from fault
 
 

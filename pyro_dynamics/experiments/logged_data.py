@@ -192,11 +192,12 @@ def read_npz(file: Path) -> Log:
     """
     try:
         require_file(file)
-        if not is_zipfile(file):
-            raise UserError(
-                f"{file} is not an .npz file: save one by numpy.savez(file, state=..., action=..., ...); export --npz "
-                "writes a run as one"
-            )
+        with file.open("rb") as content:  # is_zipfile would take a file that may not be read for another kind
+            if not is_zipfile(content):
+                raise UserError(
+                    f"{file} is not an .npz file: save one by numpy.savez(file, state=..., action=..., ...); "
+                    "export --npz writes a run as one"
+                )
         arrays = read_arrays(file)
     except (OSError, ValueError) as fault:
         raise UserError(f"{file} cannot be read: {fault}") from None

@@ -69,3 +69,8 @@ def test_test_sets_between_and_outside_of_what_was_trained_on() -> None:
     train = grid(mass=[1, 2], damping=[0, 10])
     assert interpolated(train) == ((1.5, 5.0),)
     assert extrapolated(train, by=0.1) == ((0.9, -1.0), (0.9, 11.0), (2.1, -1.0), (2.1, 11.0))
+
+
+def test_no_more_combinations_are_drawn_than_there_are() -> None:
+    with pytest.raises(UserError, match="there are only 6 combinations of mass, damping, not 7"):
+        latin(7, seed=0, mass=(1.0, 2.0), damping=(1.0, 2.0, 3.0))

@@ -10,7 +10,8 @@ from gymnasium.utils import EzPickle
 from pyro_dynamics import FAMILIES, Family
 from pyro_dynamics.environments.mujoco_family import mujoco_family
 from pyro_dynamics.environments.physical import Force
-from pyro_dynamics.environments.twins import put_where
+from pyro_dynamics.environments.twins import check_twins, put_where
+from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import HopperTask, PendulumTask
 
 
@@ -66,3 +67,24 @@ def test_a_twin_goes_on_as_its_original_would_and_keeps_its_own_context(family: 
     assert differs
     assert found[4]["context"] == family.train[0]
     assert elsewhere[4]["context"] == family.train[-1]
+
+
+class StiffPendulum(NoisyPendulum):
+    """Its constructor computes a number from the context, which changing the context does not."""
+
+    def __init__(self, drift: float) -> None:
+        super().__init__(drift)
+        self.stiffness = 3 * drift
+
+
+def test_what_only_the_constructor_computes_from_the_context_is_refused() -> None:
+    def three(environment: type[gymnasium.Env]) -> list[gymnasium.Env]:
+        family = Family("stiff", environment, "drift", "m", (0.0, 1.0), (2.0,), PendulumTask)
+        robots = [family.make(context, 10) for context in (0.0, 1.0, 0.0)]
+        for robot in robots:
+            robot.reset(seed=0)
+        return robots
+
+    check_twins(*three(NoisyPendulum))
+    with pytest.raises(UserError, match=r"StiffPendulum\.stiffness is computed from the context when the environment"):
+        check_twins(*three(StiffPendulum))

@@ -125,3 +125,9 @@ def test_what_cannot_be_compared_is_refused_in_words(generator: torch.Generator)
     generalist = make_agent(FullRankGuide(2, 0))
     with pytest.raises(UserError, match="has no latent"):
         compare_with_nuts(generalist, make_data(agent), 1, ROWS, 20, 20, 2, generator)
+
+
+def test_chains_that_are_too_short_are_refused(generator: torch.Generator) -> None:
+    agent = make_agent(DiagonalGuide(2, 2))
+    with pytest.raises(UserError, match="a comparison with NUTS needs 20 draws and warm-up steps or more"):
+        compare_with_nuts(agent, make_data(agent), 1, ROWS, 100, 19, 2, generator)

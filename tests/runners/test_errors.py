@@ -1,17 +1,19 @@
 """Errors that no other test provokes, each by the command that a user would type: one line, code 2, no traceback."""
 
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pyro_dynamics import Family
+from pyro_dynamics import Family, find_family
 from pyro_dynamics.environments.mujoco_family import mujoco_family
 from pyro_dynamics.environments.physical import Disabled
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.experiments.checkpoint_files import save_state
+from pyro_dynamics.runners.assembly import nearest
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.tasks import HopperTask, PendulumTask
 
@@ -52,14 +54,32 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     [
         (["train", "--threads", "100000"], "--threads must be at most 1024, not 100000"),
         (["train", "--planner.smoothing", "2"], "smoothing must lie in [0, 1], not 2.0"),
-        (["train", "--step-limit", "-1"], "--step-limit must be a positive number of seconds, not -1.0"),
+        (["train", "--step-limit", "-1"], "--step-limit must be a positive number of seconds, a day (86400) at most"),
+        (["train", "--step-limit", "1e300"], "a day (86400) at most, not 1e+300"),
+        (["train", "--latent-dim", "1000000000"], "latent-dim is 1000000000, and must be below 1000000"),
+        (["train", "--seed", "-1"], "a seed must be at least 0, not -1"),
+        (["train", "--seed", str(2**64)], "seed is about 10^19, and must be below"),
+        (["train", "--guide", "amortized", "--belief", "power"], "AmortizedGuide remembers transitions itself"),
+        (["train", "--ensemble.hidden", *"8" * 101, "--ensemble.weight-decay", *"0" * 102], "hidden has 101 entries"),
+        (["train", "--ensemble.hidden", "-1", "--ensemble.weight-decay", "0", "0"], "ensemble.hidden must be positive"),
         (["train", "mine.py:family"], "leave out the .py: mine:family"),
         (["adapt", "RUN", "--context", "5", "--checkpoint", "0"], "--checkpoint must be at least 1, not 0"),
         (["adapt", "RUN", "--context", "1000"], "gravity must lie between"),
+        (["adapt", "RUN", "--context", "5", "--where", "1"], "--where and --group choose among logged data"),
+        (["calibrate", "RUN", "--temperature", "0.5"], "calibrate chooses the temperature itself: give those to try"),
+        (["adapt", "RUN", "--schedule", "ramp:0:5,100000000000:6"], "a schedule goes to step 1000000 at most"),
+        (["adapt", "RUN", "--schedule", "sine:2:8:9", "--steps", str(10**15)], "not enough memory for this: Unable to"),
+        (["track", "RUN", "--schedule", "0:5,3:10", "--beliefs"], "--beliefs and --updates need one name or more each"),
+        (["compare", "RUN", "--out", ""], ". is a folder: name a file in it"),
+        (["compare", "RUN", "--out", "x" * 300], "File name too long"),
+        (["reproduce", "--figures"], "--figures needs one or more of learning, tests"),
+        (["reproduce", "--seeds", "1001"], "--seeds and --baseline-seeds must be at most 1000"),
+        (["diagnose", "RUN", "--seed", str(2**63)], "--seed must be below 2**63, not 9223372036854775808"),
         (["diagnose", "RUN", "--draws", "1000000000"], "--draws must be at most 20000, not 1000000000"),
         (["diagnose", "RUN", "--particles", "1000000000"], "--particles must be at most 20000"),
         (["export", "RUN"], "say what to write: --minari ID, --npz FILE or --csv FILE"),
         (["fit", "LOG", "--group", "mass", "--unit", "kg,m"], "--unit kg,m names 2 units for 1 columns (mass)"),
+        (["fit"], "name an .npz file, or a Minari data set by its id or folder"),
         (["fit", "LOG", "--group", "weight"], "has no column 'weight'"),
     ],
 )
@@ -96,6 +116,75 @@ def test_a_checkpoint_whose_weights_are_not_finite_gets_one_line(
         told = refused(command, capsys)
         assert "round-001.pt cannot be used: 1 of the " in told
         assert "agents.0.model." in told
+
+
+def test_a_run_without_a_whole_round_gets_one_line(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    shutil.copy(run / "config.json", begun)
+    assert "no whole round yet: there is nothing to export" in refused(
+        ["export", str(begun), "--csv", str(tmp_path / "never.csv")], capsys
+    )
+    picture = ["--out", str(tmp_path / "never.png")]
+    assert "begun has no whole round yet" in refused(["compare", str(begun), *picture], capsys)
+    for part in ("transitions", "checkpoints"):
+        shutil.copytree(run / part, begun / part)
+    (begun / "checkpoints" / "round-001.pt").rename(begun / "checkpoints" / "round-000.pt")
+    assert "has no trained round to judge" in refused(["diagnose", str(begun)], capsys)
+    config = json.loads((run / "config.json").read_text())
+    (begun / "config.json").write_text(json.dumps(config | {"family": "halfcheetah-tilt"}))
+    shutil.copy(run / "metrics.jsonl", begun)
+    told = refused(["compare", str(run), str(begun), *picture], capsys)
+    assert "different families cannot be compared: halfcheetah-tilt, pendulum-gravity" in told
+
+
+def test_a_run_with_fewer_returns_than_rounds_is_not_gone_on_with(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:5]))
+    told = refused(["train", "--resume", str(tmp_path / "run"), "--rounds", "2"], capsys)
+    assert "metrics.jsonl has no return for each of 5 environments in every round" in told
+
+
+def test_an_adaptation_far_from_its_run_gets_one_line(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    latent = ["--context", "5", "--steps", "2", "--quiet", "--out", str(tmp_path / "results")]
+    assert main(["adapt", str(tmp_path / "run"), *latent]) == 0
+    (tmp_path / "run").rename(tmp_path / "elsewhere")
+    assert "move the results back beside it" in refused(["diagnose", str(tmp_path / "results")], capsys)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("step", np.linspace(0, 1, 40), "step must be whole numbers [N], not float64 [40]"),
+        ("step", np.arange(-1, 39), "steps must count from 0, not from -1 to 38"),
+        ("episode", np.zeros((40, 2)), "episode must be numbers or names [N], not float64 [40, 2]"),
+    ],
+)
+def test_wrong_columns_get_one_line(
+    name: str, values: np.ndarray, words: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with np.load(log) as arrays:
+        np.savez(tmp_path / "log.npz", allow_pickle=False, **arrays, **{name: values})
+    assert words in refused(["fit", str(tmp_path / "log.npz"), "--group", "mass"], capsys)
+
+
+def test_a_folder_of_something_else_is_no_reproduction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["reproduce", "--preset", "quick", "--report-only", "--out", str(tmp_path)]
+    (tmp_path / "reproduction.json").write_text("[]")
+    assert "reproduction.json does not hold the settings of a reproduction" in refused(command, capsys)
+
+
+def test_specialists_must_be_told_which_of_them_it_is() -> None:
+    with pytest.raises(UserError, match="which specialist shall foretell an environment that is not known"):
+        nearest(find_family("pendulum-gravity"), None)
 
 
 def test_a_training_that_diverges_ends_in_one_line_and_keeps_the_rounds_before(

@@ -42,7 +42,7 @@ def test_what_is_printed_to_a_full_disk_is_told(
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stdout", full)
         assert main(["families"]) == 2
-    assert capsys.readouterr().err == "pyro-dynamics: error: cannot write the output: No space left on device\n"
+    assert capsys.readouterr().err == "pyro-dynamics: error: cannot use the output: No space left on device\n"
 
 
 def test_a_file_that_may_not_grow_leaves_the_one_before(tmp_path: Path) -> None:

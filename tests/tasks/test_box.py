@@ -234,3 +234,18 @@ def test_a_space_that_cannot_be_planned_in_is_refused(observations: Space, actio
     with pytest.raises(UserError, match=words) as told:
         check_spaces("Robot", observations, actions)
     assert "\n" not in str(told.value)
+
+
+def test_a_name_is_no_environment() -> None:
+    with pytest.raises(UserError, match="BoxTask needs an environment, with its spaces, not 'Pendulum-v1'"):
+        BoxTask("Pendulum-v1")
+
+
+def test_a_numpy_function_gives_a_number_a_row() -> None:
+    rows = torch.zeros(5, 3)
+    with pytest.raises(UserError, match=r"squares gives the shape \[5, 3\] for 5 rows, not \[5\]"):
+        on_numpy(squares)(rows, rows, rows)
+
+
+def squares(state: np.ndarray, action: np.ndarray, next_state: np.ndarray) -> np.ndarray:
+    return state**2
