@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "data_files": set(),
     "version": set(),
     "parameters": set(),
-    "randomness": set(),
+    "randomness": {"errors"},
     "tasks": {"errors", "randomness"},
     "transitions": {"data_files", "errors"},
     "environments": {"data_files", "errors", "tasks"},
