@@ -79,6 +79,8 @@ def test_what_is_of_another_run_or_not_finite_is_named() -> None:
     data.require_finite("here")
     with pytest.raises(UserError, match=r"here: there are transitions of the environments \[0, 1, 2\], not of 0 to 3"):
         data.require_of(4, 2, 1, "here")
+    with pytest.raises(UserError, match="here: there are transitions of the environment 2, not of 0 to 1 alone"):
+        data.require_within(2, 2, 1, "here")
     with pytest.raises(UserError, match="2 and 1 entries, not 18 and 6"):
         data.require_of(3, 18, 6, "here")
     data.action[4] = torch.inf

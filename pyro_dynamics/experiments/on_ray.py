@@ -65,12 +65,12 @@ def connected(workers: int | None = None, address: str | None = None) -> Iterato
     try:
         ray.init(
             address or "local",
-            logging_level=logging.ERROR,
+            logging_level=logging.CRITICAL,
             log_to_driver=False,
             runtime_env={"env_vars": {"TQDM_DISABLE": "1"}},
             **(here if address is None else {}),
         )
-    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as fault:  # ConnectionError is an OSError
+    except Exception as fault:  # Ray raises many kinds, a bare Exception where the machine is too slow for it
         reason = str(fault).strip().splitlines()[0]
         if address is None:
             raise UserError(f"Ray does not start on this machine: {reason}") from None

@@ -175,3 +175,8 @@ def test_even_ranks_have_a_p_value_of_1() -> None:
     ranks = torch.arange(100)[:, None]
     assert uniformity(ranks, 99) == [1]
     assert describe(ranks[:, 0], 99, 1.0) == "uniform"
+
+
+def test_simulations_of_no_length_are_refused(generator: torch.Generator) -> None:
+    with pytest.raises(UserError, match="simulations, length and draws must be positive, not 400, 0 and 99"):
+        simulation_calibration(make_agent(), make_data(), 400, 0, DRAWS, generator)

@@ -73,3 +73,8 @@ def test_a_specialist_meets_the_context_nearest_to_its_own() -> None:
     crippled = find_family("halfcheetah-crippled")
     assert nearest(crippled, "front-foot") == 0
     assert nearest(crippled, "back-shin") == 2
+
+
+def test_a_checkpoint_of_fewer_agents_is_refused() -> None:
+    with pytest.raises(UserError, match="the checkpoint does not hold the 5 agents of the configuration"):
+        make_team("specialist").load_state_dict(make_team("latent").state_dict())

@@ -2,19 +2,29 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
+import torch
 
 from pyro_dynamics import Family, find_family
+from pyro_dynamics.environments.last_velocity import LastVelocity
 from pyro_dynamics.environments.mujoco_family import mujoco_family
 from pyro_dynamics.environments.physical import Disabled
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.experiments.checkpoint_files import save_state
+from pyro_dynamics.experiments.influence import influence_in_run
+from pyro_dynamics.experiments.logged_family import DataDescription, LoggedFamily
+from pyro_dynamics.experiments.task_check import check_task
 from pyro_dynamics.runners.assembly import nearest
+from pyro_dynamics.runners.configuration import from_json
+from pyro_dynamics.runners.diagnose import latent_means
 from pyro_dynamics.runners.main import main
+from pyro_dynamics.runners.reading import read_data
 from pyro_dynamics.tasks import HopperTask, PendulumTask
 
 SMALL = (
@@ -79,6 +89,8 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["diagnose", "RUN", "--particles", "1000000000"], "--particles must be at most 20000"),
         (["export", "RUN"], "say what to write: --minari ID, --npz FILE or --csv FILE"),
         (["fit", "LOG", "--group", "mass", "--unit", "kg,m"], "--unit kg,m names 2 units for 1 columns (mass)"),
+        (["compare"], "name at least one run folder to compare"),
+        (["evaluate", "RUN", "--steps", "0"], "--steps and --episodes must be positive"),
         (["fit"], "name an .npz file, or a Minari data set by its id or folder"),
         (["fit", "LOG", "--group", "weight"], "has no column 'weight'"),
     ],
@@ -100,6 +112,8 @@ def test_a_damaged_folder_gets_one_line(run: Path, tmp_path: Path, capsys: pytes
     shutil.copy(run / "config.json", copy)
     (copy / "data.json").write_text("{}")
     assert "fit again" in refused(["diagnose", str(copy)], capsys)
+    with pytest.raises(UserError, match="this run was fitted to logged data and has no simulator"):
+        influence_in_run(RunFolder.open(copy))
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
@@ -156,6 +170,11 @@ def test_an_adaptation_far_from_its_run_gets_one_line(
     shutil.copytree(run, tmp_path / "run")
     latent = ["--context", "5", "--steps", "2", "--quiet", "--out", str(tmp_path / "results")]
     assert main(["adapt", str(tmp_path / "run"), *latent]) == 0
+    summary = tmp_path / "results" / "summary.json"
+    right = summary.read_text()
+    summary.write_text(json.dumps(json.loads(right) | {"checkpoint": "newest"}))
+    assert "summary.json is damaged: run adapt again" in refused(["diagnose", str(tmp_path / "results")], capsys)
+    summary.write_text(right)
     (tmp_path / "run").rename(tmp_path / "elsewhere")
     assert "move the results back beside it" in refused(["diagnose", str(tmp_path / "results")], capsys)
 
@@ -180,6 +199,31 @@ def test_a_folder_of_something_else_is_no_reproduction(tmp_path: Path, capsys: p
     command = ["reproduce", "--preset", "quick", "--report-only", "--out", str(tmp_path)]
     (tmp_path / "reproduction.json").write_text("[]")
     assert "reproduction.json does not hold the settings of a reproduction" in refused(command, capsys)
+
+
+def test_a_log_has_no_simulator_and_no_reward(log: Path) -> None:
+    family = LoggedFamily.of(DataDescription.of([str(log)], read_data([str(log)], "mass"), "kg", None))
+    with pytest.raises(UserError, match="fitted to logged data and has no simulator"):
+        family.make(1.0, 5)
+    rows = torch.zeros(2, 3)
+    with pytest.raises(UserError, match="there is no reward to plan for"):
+        family.make_task().reward(rows, rows[:, :1], rows)
+
+
+def test_means_of_another_agent_are_not_put_beside(run: Path) -> None:
+    config = from_json(RunFolder.open(run).config)
+    with pytest.raises(UserError, match=r"--beside .*run is a generalist run of pendulum-gravity, not of"):
+        latent_means(run, replace(config, agent="latent"))
+
+
+def test_a_task_or_wrapper_of_another_robot_is_refused() -> None:
+    robots = find_family("pendulum-gravity").make_vector((5.0,), 5)
+    with pytest.raises(UserError, match=r"has state_dim 12, and the environment the space .*: make them agree"):
+        check_task(HopperTask(), robots, seed=0)
+    still = LastVelocity(gymnasium.make("Pendulum-v1"))
+    still.reset(seed=0)
+    with pytest.raises(UserError, match="PendulumEnv tells no x_velocity in its info"):
+        still.step(np.zeros(1))
 
 
 def test_specialists_must_be_told_which_of_them_it_is() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import h5py
 import minari
 import numpy as np
 import pytest
@@ -198,3 +199,20 @@ def test_mistakes_are_told_in_one_line(run: Path, tmp_path: Path, capsys: pytest
     assert "minari download absent-v0" in refused(["fit", "absent-v0"], capsys)
     collect("cart-v0", gymnasium.make("CartPole-v1", max_episode_steps=5), episodes=1)
     assert "Discrete(2)" in refused(["fit", "cart-v0"], capsys)
+
+
+def test_damaged_data_sets_are_told_in_one_line(datasets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    collect("gravity-v0", gymnasium.make("Pendulum-v1", max_episode_steps=5), episodes=1)
+    file = datasets / "gravity-v0" / "data" / "main_data.hdf5"
+    with h5py.File(file, "r+") as stored:
+        rewards = stored["episode_0"].pop("rewards")[:]
+        stored["episode_0"]["rewards"] = rewards[:, None]
+    assert "rewards are float64 [5, 1], and should be numbers [5]" in refused(["fit", "gravity-v0"], capsys)
+    with h5py.File(file, "r+") as stored:
+        del stored["episode_0"]["rewards"]
+    assert "gravity-v0 is damaged" in refused(["fit", "gravity-v0"], capsys)
+    with h5py.File(file, "r+") as stored:
+        del stored["episode_0"]
+    metadata = file.with_name("metadata.json")
+    metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"total_episodes": 0, "total_steps": 0}))
+    assert "gravity-v0 holds no transitions" in refused(["fit", "gravity-v0"], capsys)

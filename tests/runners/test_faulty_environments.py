@@ -1,6 +1,7 @@
 """Bad data: an environment that breaks is named, left out from there on, and the run goes on with the others."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import faulty_mass
 import numpy as np
 import pytest
 
+from pyro_dynamics.environments import find_family
 from pyro_dynamics.environments.guarded import guards, limit_steps
 from pyro_dynamics.errors import EnvironmentFault, UserError
 from pyro_dynamics.experiments.interaction import interact
@@ -151,3 +153,9 @@ def test_a_step_limit_must_make_sense() -> None:
             limit_steps(robots, seconds)
     limit_steps(robots, None)
     assert [guard.limit for guard in guards(robots)] == [None]
+
+
+def test_a_time_limit_needs_the_main_thread() -> None:
+    robots = find_family("pendulum-gravity").make_vector((5.0,), 5)
+    with ThreadPoolExecutor() as pool, pytest.raises(UserError, match="--step-limit needs the alarm of a Unix system"):
+        pool.submit(limit_steps, robots, 1.0).result()

@@ -17,7 +17,7 @@ from pyro_dynamics.experiments.run_folder import RunFolder
 from pyro_dynamics.experiments.sweep_folder import SweepFolder
 from pyro_dynamics.runners import train
 from pyro_dynamics.runners.main import main
-from pyro_dynamics.runners.sweep import make_jobs, parse
+from pyro_dynamics.runners.sweep import make_jobs, parse, run_missing
 from pyro_dynamics.runners.sweep_jobs import Job
 
 TINY = [
@@ -63,6 +63,10 @@ def test_a_job_has_the_configuration_of_train() -> None:
         (["--", "--preset", "cpu"], "the preset is the sweep's to choose"),
         (["--", "--threads", "2"], "--threads of train are not for the jobs"),
         (["--", "--guide.components", "2"], None),
+        (
+            ["point_mass:given", "point_mass:own"],
+            "two families have the same name, and would share the folder",
+        ),
         (["--guides", "low-rank", "--", "--guide.rank", "9"], "rank 9 is above"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -106,6 +110,26 @@ def test_a_cluster_that_does_not_answer_is_told_at_once(tmp_path: Path, capsys: 
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         told = refused(["sweep", "--address", address, "--out", str(tmp_path / "sweep")], capsys)
     assert f"no Ray cluster answers at {address}" in told
+
+
+def test_an_address_that_is_none_and_no_place_for_ray_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    told = refused(["sweep", "--address", ":", "--out", str(tmp_path / "sweep"), "--", *TINY], capsys)
+    assert "Malformed" in told
+    assert "(if : has token authentication, set RAY_AUTH_MODE=token)" in told
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "file"))
+    told = refused(["sweep", "--out", str(tmp_path / "sweep"), "--", *TINY], capsys)
+    assert "Ray does not start on this machine: [Errno 20] Not a directory" in told
+
+
+def test_a_worker_that_does_not_see_the_folder_ends_the_sweep(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    jobs, nowhere = jobs_of("--workers", "1", for_train=tuple(TINY)), SweepFolder(tmp_path / "nowhere", "0")
+    with pytest.raises(UserError, match="nowhere as it is here: on a cluster --out must lie on a file system"):
+        list(run_missing(parse(["--workers", "1"]), list(jobs.values()), dict.fromkeys(jobs, "unfinished"), nowhere))
 
 
 def test_one_command_at_a_time_has_the_folder(tmp_path: Path) -> None:

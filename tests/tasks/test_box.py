@@ -249,3 +249,15 @@ def test_a_numpy_function_gives_a_number_a_row() -> None:
 
 def squares(state: np.ndarray, action: np.ndarray, next_state: np.ndarray) -> np.ndarray:
     return state**2
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"reward": "cost"}, "reward must be a function of .state, action, next_state. or \"learned\", not 'cost'"),
+        ({"names": ("place", "speed")}, "Line observes 1 numbers, and 2 names were given"),
+    ],
+)
+def test_what_is_no_function_and_names_too_many_are_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        BoxTask(Line(), **given)
