@@ -14,7 +14,7 @@ import pytest
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.lock import Busy, lock_folder
+from pyro_dynamics.experiments.lock import LOCK, Busy, lock_folder
 from pyro_dynamics.runners.main import main
 
 HOLD = """
@@ -93,4 +93,10 @@ def test_where_nothing_can_be_locked_one_warning_tells(tmp_path: Path, monkeypat
 def test_a_place_that_cannot_be_a_folder_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write to"), lock_folder(tmp_path / "file"):
+        pass
+
+
+def test_a_folder_in_the_place_of_the_lock_is_told(tmp_path: Path) -> None:
+    (tmp_path / LOCK).mkdir()
+    with pytest.raises(UserError, match=r"cannot write to .*: Is a directory"), lock_folder(tmp_path):
         pass

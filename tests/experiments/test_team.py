@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pyro_dynamics.diagnostics.datatree import refuse_without_posterior
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import Team
@@ -78,3 +79,8 @@ def test_a_specialist_meets_the_context_nearest_to_its_own() -> None:
 def test_a_checkpoint_of_fewer_agents_is_refused() -> None:
     with pytest.raises(UserError, match="the checkpoint does not hold the 5 agents of the configuration"):
         make_team("specialist").load_state_dict(make_team("latent").state_dict())
+
+
+def test_an_oracle_has_no_posterior_to_judge() -> None:
+    with pytest.raises(UserError, match="this agent is told the true context, and has no posterior"):
+        refuse_without_posterior(make_team("oracle").agents[0])

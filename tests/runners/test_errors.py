@@ -25,6 +25,7 @@ from pyro_dynamics.runners.configuration import from_json
 from pyro_dynamics.runners.diagnose import latent_means
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.runners.reading import read_data
+from pyro_dynamics.runners.train import part_there
 from pyro_dynamics.tasks import HopperTask, PendulumTask
 
 SMALL = (
@@ -210,10 +211,12 @@ def test_a_log_has_no_simulator_and_no_reward(log: Path) -> None:
         family.make_task().reward(rows, rows[:, :1], rows)
 
 
-def test_means_of_another_agent_are_not_put_beside(run: Path) -> None:
+def test_a_run_of_another_agent_or_seed_is_not_taken_for_it(run: Path) -> None:
     config = from_json(RunFolder.open(run).config)
     with pytest.raises(UserError, match=r"--beside .*run is a generalist run of pendulum-gravity, not of"):
         latent_means(run, replace(config, agent="latent"))
+    with pytest.raises(UserError, match=r"run holds a run with other settings \(seed\): choose another --out"):
+        part_there(replace(config, seed=5), run)
 
 
 def test_a_task_or_wrapper_of_another_robot_is_refused() -> None:

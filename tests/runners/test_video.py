@@ -14,7 +14,9 @@ from logged_pendulums import refused
 
 from pyro_dynamics.diagnostics import ContextProbe
 from pyro_dynamics.diagnostics.belief_panel import BeliefPanel
+from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import video
+from pyro_dynamics.runners.assembly import load_run
 from pyro_dynamics.runners.main import main
 
 TINY = [
@@ -104,3 +106,10 @@ def test_the_panel_shows_latents_of_any_size(dimensions: int, rng: np.random.Gen
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+def test_a_folder_that_is_gone_is_told_before_the_episode(run: Path, tmp_path: Path) -> None:
+    _, _, family, team = load_run(run)
+    robots = video.make_robots(family, [family.parse_schedule("0:5")], 3, film=True)
+    with pytest.raises(UserError, match=r"cannot write .*gone"):
+        video.Film(tmp_path / "gone" / "episode", robots, 0, 3, team, family)
