@@ -48,14 +48,14 @@ def train_or_resume(_: Path, out: Path) -> list[str]:
 
 
 def trained(home: Path) -> None:
-    attempt([*TRAIN, "--out", str(home / "run")])
+    attempt([*TRAIN, "--rounds", "1", "--out", str(home / "run")])
 
 
 JOBS = {
     "train": Job(train_or_resume),
     "adapt": Job(
         lambda home, out: [
-            *("adapt", str(home / "run"), "--schedule", "0:3,40:9", "--steps", "80"),
+            *("adapt", str(home / "run"), "--schedule", "0:3,20:9", "--steps", "40"),
             *("--update", "kalman", "--belief", "changepoint", "--out", str(out)),
         ],
         trained,
