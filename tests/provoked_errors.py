@@ -28,13 +28,17 @@ RECORDER = """
 
 def _written_down(error: UserError, *words: object) -> None:
     import os
+    import resource
     import sys
 
     maker = sys._getframe(1)
     line = "\\t".join((maker.f_code.co_filename, str(maker.f_lineno), os.environ.get("PYTEST_CURRENT_TEST", "")))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limits[1], limits[1]))  # a test may have lowered it
     log = os.open({log!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(log, (line + "\\n").encode())  # in one go, so that the lines of several processes stay whole
     os.close(log)
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     Exception.__init__(error, *words)
 
 

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,8 +17,8 @@ from logged_pendulums import refused
 from pyro_dynamics.diagnostics import ContextProbe
 from pyro_dynamics.diagnostics.belief_panel import BeliefPanel
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import video
-from pyro_dynamics.runners.assembly import load_run
+from pyro_dynamics.experiments import adapt, video
+from pyro_dynamics.runners.assembly import load_run, team_for
 from pyro_dynamics.runners.main import main
 
 TINY = [
@@ -50,6 +52,42 @@ def test_an_adaptation_is_filmed_and_acts_as_it_would_unseen(run: Path, tmp_path
     assert min(robot.std(), panel.std()) > 5  # something is drawn on either side
     assert np.abs(frames[-1][:, :500].astype(int) - robot).max() > 50  # and it moves
     assert np.abs(frames[-1][:, 500:].astype(int) - panel).max() > 50
+
+
+def filmed(run: Path, folder: Path) -> Iterator[video.Film]:
+    """A film of six steps, given after each of them; it is closed at the end."""
+    _, _, family, trained = load_run(run)
+    robots = video.make_robots(family, [7.0], 6, film=True)
+    team = team_for(trained, family, [7.0])
+    with video.Film(folder / "episode", robots, 0, 6, trained, family) as film:
+        for step in adapt(team, robots, 0, belief_draws=10):
+            film.add(step)
+            yield film
+
+
+def test_a_video_that_does_not_fit_on_the_disk_is_told_and_not_left(run: Path, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # for ffmpeg, which writes only at the end
+    try:
+        with pytest.raises(UserError, match=r"episode\.mp4 to its end: is there room on the disk"):
+            list(filmed(run, tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds ffmpeg in /proc")
+def test_an_ffmpeg_that_is_killed_is_told(run: Path, tmp_path: Path) -> None:
+    film = filmed(run, tmp_path)
+    next(film)
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    for child in children:
+        if b"ffmpeg" in Path(f"/proc/{child}/cmdline").read_bytes():
+            os.kill(int(child), signal.SIGKILL)
+    with pytest.raises(UserError, match=r"episode\.mp4 to its end: is there room on the disk"):
+        list(film)
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_evaluation_films_each_context_as_a_gif_where_there_is_no_ffmpeg(
