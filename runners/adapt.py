@@ -139,7 +139,8 @@ def main(arguments: Sequence[str]) -> None:
             "online": asdict(flags.online),
         }
         decisive = {name: value for name, value in settings.items() if name != "run"}  # it may have been moved
-        journal = Journal(meeting.out / UNFINISHED, decisive | {"config": asdict(config)})
+        truth = [flags.context, flags.schedule]  # which the summary of a replay does not tell
+        journal = Journal(meeting.out / UNFINISHED, decisive | {"truth": truth, "config": asdict(config)})
         make_steps(flags, meeting, journal, family)
         tell_results(flags, meeting, journal, settings, family, trained, reached(folder, flags.checkpoint))
 
