@@ -81,7 +81,7 @@ class FlowGuide(Guide):
 
     def __init__(self, environments: int, latent_dim: int, config: FlowConfig | None = None) -> None:
         super().__init__(environments, latent_dim)
-        config = config or FlowConfig()
+        self.config = config = config or FlowConfig()
         self.location = nn.Parameter(torch.zeros(environments, latent_dim))
         self.log_scale = nn.Parameter(torch.full((environments, latent_dim), config.initial_scale).log())
         # Where all embeddings are 0 the networks have no gradient.
@@ -175,8 +175,12 @@ class FlowPosterior(TorchDistribution):
         return FlowPosterior(self.layers, self.embedding, self.location, self.scale, batch_shape)
 
     def rsample(self, sample_shape: _size = torch.Size()) -> Tensor:  # noqa: B008  # torch's own signature
+        return self.from_noise(*self.standard_noise(sample_shape))
+
+    def standard_noise(self, sample_shape: _size) -> tuple[Tensor]:
+        """The standard normal draws ``[*sample_shape, *batch_shape, d]`` that a sample is made of."""
         shape = self._extended_shape(torch.Size(sample_shape))
-        return self._bend(torch.randn(shape, dtype=self.location.dtype, device=self.location.device))
+        return (torch.randn(shape, dtype=self.location.dtype, device=self.location.device),)
 
     def log_prob(self, value: Tensor) -> Tensor:
         z = (value - self.location) / self.scale
@@ -198,10 +202,10 @@ class FlowPosterior(TorchDistribution):
     def _moments(self) -> tuple[Tensor, Tensor]:
         z = normal_nodes(512, *self.event_shape).to(self.location)
         z = z.view(-1, *[1] * len(self.batch_shape), *self.event_shape).expand(-1, *self.batch_shape, -1)
-        variance, mean = torch.var_mean(self._bend(z), dim=0, correction=0)
+        variance, mean = torch.var_mean(self.from_noise(z), dim=0, correction=0)
         return mean, variance
 
-    def _bend(self, z: Tensor) -> Tensor:
+    def from_noise(self, z: Tensor) -> Tensor:
         """The latents that standard normal draws ``[..., K, d]`` become."""
         for layer in reversed(self.layers):
             z = layer.inverse(z, self.embedding)  # type: ignore[operator]

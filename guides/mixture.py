@@ -88,17 +88,39 @@ class Mixture(distributions.MixtureSameFamily):
 
     def rsample(self, sample_shape: _size = torch.Size()) -> Tensor:  # noqa: B008  # torch's own signature
         """Samples ``[*sample_shape, *batch, d]`` that can be differentiated."""
-        sample = self.sample(sample_shape)
+        return self.from_noise(*self.standard_noise(sample_shape))
+
+    def standard_noise(self, sample_shape: _size) -> tuple[Tensor, Tensor]:
+        """What a sample is made of: uniform draws for its component, and standard normal ones ``[..., d]``."""
+        like, shape = self.mixture_distribution.logits, self._extended_shape(torch.Size(sample_shape))
+        return like.new_empty(shape[:-1]).uniform_(), like.new_empty(shape).normal_()
+
+    def from_noise(self, uniform: Tensor, normal: Tensor) -> Tensor:
+        """The sample ``[..., d]`` out of its noise."""
+        sample = self._chosen(uniform, normal).detach()
         normals = self.component_distribution.base_dist
         log_weight = self.mixture_distribution.logits
         columns: list[Tensor] = []
         for i in range(sample.shape[-1]):
-            normal = distributions.Normal(normals.loc[..., i], normals.scale[..., i], validate_args=False)
+            each = distributions.Normal(normals.loc[..., i], normals.scale[..., i], validate_args=False)
             x = sample[..., i, None]
             weight = log_weight.softmax(-1)  # of the components, given the dimensions before
-            cdf = (weight * normal.cdf(x)).sum(-1, keepdim=True)
-            density = (weight * normal.log_prob(x).exp()).sum(-1, keepdim=True)
+            cdf = (weight * each.cdf(x)).sum(-1, keepdim=True)
+            density = (weight * each.log_prob(x).exp()).sum(-1, keepdim=True)
             x = x - (cdf - cdf.detach()) / density.detach()  # x itself, with the gradient that holds the cdf fixed
-            log_weight = log_weight + normal.log_prob(x)
+            log_weight = log_weight + each.log_prob(x)
             columns.append(x)
         return torch.cat(columns, -1) if columns else sample
+
+    def sample(self, sample_shape: _size = torch.Size()) -> Tensor:  # noqa: B008  # torch's own signature
+        """Samples ``[*sample_shape, *batch, d]``."""
+        with torch.no_grad():
+            return self._chosen(*self.standard_noise(sample_shape))
+
+    def _chosen(self, uniform: Tensor, normal: Tensor) -> Tensor:
+        """A draw of the component that the uniform number falls to, by the weights."""
+        upper = self.mixture_distribution.logits.softmax(-1).cumsum(-1)[..., :-1]
+        index = (uniform[..., None] > upper).sum(-1)
+        chosen = (index[..., None] == torch.arange(upper.shape[-1] + 1)).to(normal)[..., None]
+        normals = self.component_distribution.base_dist
+        return (chosen * normals.loc).sum(-2) + (chosen * normals.scale).sum(-2) * normal

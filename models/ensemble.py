@@ -84,17 +84,52 @@ class Ensemble(nn.Module):
         Returns:
             Location and scale, each ``[..., M, B, T]``.
         """
-        x = torch.cat([(inputs - self.input_mean) * self.input_scale.reciprocal(), latent], dim=-1)
-        batch = x.shape[:-1]
-        # Samples in front of the members are rows like any other: one matrix product a layer and member.
-        x = x.reshape(-1, *x.shape[-3:]).transpose(0, 1).flatten(1, 2)
+        x = self._stacked(inputs, latent)
         in_cache = not torch.is_grad_enabled() and x.shape[1] > ROWS_IN_CACHE
         x = self._layers_in_cache(x) if in_cache else self._layers(x)
-        x = x.unflatten(1, (-1, batch[-1])).transpose(0, 1).reshape(*batch, -1)
-        location, log_variance = x.chunk(2, dim=-1)
-        # exp of PETS's bounds on the log-variance v: max - softplus(max - v), then min + softplus(v - min).
+        location, log_variance = _unstacked(x, inputs.shape).chunk(2, dim=-1)
+        return location, self._variance(log_variance).sqrt()
+
+    def linearised(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What :meth:`forward` gives, and how both change with the latent, by forward mode.
+
+        Values and slopes go through each layer as rows of one matrix product. At a few rows a product costs what it
+        costs to read the weights, which a backward pass reads twice.
+
+        Args:
+            inputs: features and action, ``[..., M, B, F + A]``.
+            latent: ``[..., M, B, d]``, with d > 0.
+
+        Returns:
+            Location and scale, each ``[..., M, B, T]``, and their Jacobians in the latent, each ``[..., M, B, T, d]``.
+        """
+        first, *weights = self.weights
+        x = self._stacked(inputs, latent)
+        value = torch.bmm(x, first) + self.biases[0]
+        slopes = first[:, -latent.shape[-1] :, None].expand(-1, -1, x.shape[1], -1)  # [M, d, R, out]
+        for weight, bias in zip(weights, self.biases[1:], strict=True):
+            gate = torch.sigmoid(value)
+            below = torch.cat([(gate * value)[:, None], (gate + gate * value * (1 - gate))[:, None] * slopes], dim=1)
+            above = torch.bmm(below.flatten(1, 2), weight).unflatten(1, below.shape[1:3])
+            value, slopes = above[:, 0] + bias, above[:, 1:]
+        location, log_variance = _unstacked(value, inputs.shape).chunk(2, dim=-1)
+        of_location, of_log_variance = torch.stack(
+            [_unstacked(slope, inputs.shape) for slope in slopes.unbind(1)], dim=-1
+        ).chunk(2, dim=-2)
+        scale = self._variance(log_variance).sqrt()
+        bend = torch.sigmoid(self.max_log_variance - log_variance)
+        of_scale = (self._variance(log_variance) - self.min_log_variance.exp()) * bend / (2 * scale)
+        return location, scale, of_location, of_scale[..., None] * of_log_variance
+
+    def _stacked(self, inputs: Tensor, latent: Tensor) -> Tensor:
+        """The networks' inputs ``[M, R, in]``: samples in front of the members are rows like any other."""
+        x = torch.cat([(inputs - self.input_mean) * self.input_scale.reciprocal(), latent], dim=-1)
+        return x.reshape(-1, *x.shape[-3:]).transpose(0, 1).flatten(1, 2)
+
+    def _variance(self, log_variance: Tensor) -> Tensor:
+        """exp of PETS's bounds on the log-variance v: max - softplus(max - v), then min + softplus(v - min)."""
         variance = self.max_log_variance.exp() * torch.sigmoid(log_variance - self.max_log_variance)
-        return location, (variance + self.min_log_variance.exp()).sqrt()
+        return variance + self.min_log_variance.exp()
 
     def _layers(self, x: Tensor) -> Tensor:
         """All networks on their rows, ``[M, R, in] -> [M, R, out]``."""
@@ -148,3 +183,8 @@ class Ensemble(nn.Module):
     def _scale(self) -> float:
         """What PETS's regulariser is multiplied with."""
         return len(self.max_log_variance) / (2 * self.members)
+
+
+def _unstacked(x: Tensor, shape: torch.Size) -> Tensor:
+    """Rows ``[M, R, T]`` in the shape of the inputs ``[..., M, B, F + A]`` that they came from."""
+    return x.unflatten(1, (-1, shape[-2])).transpose(0, 1).reshape(*shape[:-1], -1)

@@ -10,6 +10,7 @@ from torch.func import grad_and_value
 from pyro_dynamics.inference.traced_elbo import (
     CompilationFailed,
     Data,
+    Site,
     Tensors,
     View,
     first_line,
@@ -17,7 +18,7 @@ from pyro_dynamics.inference.traced_elbo import (
     negative_elbo,
     noise_of_a_step,
     quiet,
-    site_is_a_point,
+    site_of,
     tell,
     traced,
 )
@@ -35,14 +36,15 @@ class CompiledGradients:
 
     Args:
         model: over K environments.
-        guide: its guide; its posterior must be a Gaussian.
+        guide: its guide; its posterior must be a Gaussian, or say how its draws are made of noise (see
+            :mod:`pyro_dynamics.inference.functional`).
         batch_size: rows B of each member in a minibatch.
     """
 
     def __init__(self, model: Any, guide: Any, batch_size: int) -> None:
         self.model, self.guide, self.batch_size = model, guide, batch_size
         self._gradients: Gradients | None = None
-        self._point = False
+        self._site: Site = "posterior"
         self._possible = True
 
     def __call__(self, batch: Minibatch) -> Tensor | None:
@@ -68,8 +70,8 @@ class CompiledGradients:
         data = data._replace(theta={name: value for name, value in data.theta.items() if name not in theta})
         tensors = ({name: value.detach() for name, value in part.items()} for part in (phi, theta))
         if self._gradients is None:
-            self._point = self._site_is_a_point(batch)
-        noise = noise_of_a_step(self.guide.posterior(), self._point, samples=1)
+            self._site = self._find_site(batch)
+        noise = noise_of_a_step(self.guide.posterior(), self._site, samples=1)
         arguments = (*tensors, noise, data, torch.tensor(1 / batch.total))
         gradients, loss = self._run(arguments)
         for parameters, found in zip((phi, theta), gradients, strict=True):
@@ -77,20 +79,20 @@ class CompiledGradients:
                 parameter.grad = found[name]
         return loss
 
-    def _site_is_a_point(self, batch: Minibatch) -> bool:
+    def _find_site(self, batch: Minibatch) -> Site:
         if self.guide.reads_transitions:
             raise CompilationFailed(f"{type(self.guide).__name__} reads transitions")
-        point = site_is_a_point(self.guide, self.model.prior(), batch)
-        if point is None:
-            raise CompilationFailed(f"{type(self.guide).__name__} is no Gaussian, or its Pyro site not its posterior")
-        return point
+        site = site_of(self.guide, self.model.prior(), batch)
+        if site is None:
+            raise CompilationFailed(f"the Pyro site of {type(self.guide).__name__} is not made of its posterior")
+        return site
 
     @torch.no_grad()
     def _run(self, arguments: tuple[Any, ...]) -> tuple[tuple[Tensors, Tensors], Tensor]:
         try:
             if self._gradients is not None:
                 return self._gradients(*arguments)
-            loss = negative_elbo(self.model.likelihood, View(self.guide), self.model.prior(), self._point)
+            loss = negative_elbo(self.model.likelihood, View(self.guide), self.model.prior(), self._site)
 
             def of_each(phi: Tensors, theta: Tensors, noise: Any, data: Data, share: Tensor) -> Tensor:
                 return share * loss(phi, theta, noise, data)

@@ -16,18 +16,18 @@ from torch.distributions import Distribution
 from torch.func import grad
 from torch.utils._pytree import tree_flatten
 
-from pyro_dynamics.inference.gaussians import is_gaussian
+from pyro_dynamics.inference.functional import Tensors
 from pyro_dynamics.inference.traced_elbo import (
     CompilationFailed,
     Data,
-    Tensors,
+    Site,
     View,
     first_line,
     gather,
     negative_elbo,
     noise_of_a_step,
     quiet,
-    site_is_a_point,
+    site_of,
     tell,
     traced,
 )
@@ -36,6 +36,10 @@ from pyro_dynamics.transitions import Minibatch
 
 LIMIT = 16
 """The most graphs for one likelihood: each takes seconds to compile. Further shapes go Pyro's way."""
+
+ROWS = 8
+"""Up to so many rows, values and slopes together, the likelihood is linearised: the weights are then read once a step,
+where a backward pass reads them twice. With more rows it is the products that take the time, and backward is faster."""
 
 State = tuple[Tensors, Tensors, Tensors]
 """The guide's free parameters, and Adam's first and second moments."""
@@ -48,10 +52,10 @@ Loop = Callable[[State, tuple[Tensor, ...], Tensor, Data], State]
 
 
 class Compiled(NamedTuple):
-    """The steps of guides of one kind on data of one shape; ``point`` where the guide's site is a point (Laplace)."""
+    """The steps of guides of one kind on data of one shape."""
 
     loop: Loop
-    point: bool
+    site: Site
 
 
 _compiled: WeakKeyDictionary[nn.Module, dict[Any, Compiled | None]] = WeakKeyDictionary()
@@ -62,8 +66,8 @@ def fit_compiled(
 ) -> bool:
     """Fit ``guide`` by the steps of :class:`SVIUpdate`, if they can be compiled.
 
-    They can where prior and posterior are Gaussians, one for each environment, and the guide's Pyro site is its
-    posterior or a point at its mean.
+    They can where the guide's Pyro site is its posterior or a point at its mean, if posterior and prior are Gaussians;
+    and where it has the path gradient, if the posterior says how its draws are made of noise.
 
     Args:
         config: steps, rate and samples; see :class:`SVIUpdateConfig`.
@@ -95,9 +99,6 @@ def _fit(
     posterior = guide.posterior()
     if known.get(_kind(guide), ...) is None or not batch.environment.shape[1]:
         return False
-    if not is_gaussian(prior) or not is_gaussian(posterior):
-        tell(f"{type(guide).__name__} or its prior is no Gaussian: its updates are not compiled")
-        return False
     free, data = gather(likelihood, guide, prior, batch, 1 << (batch.environment.shape[1] - 1).bit_length())
     at_start = {name: value.detach().clone() for name, value in free.items()}
     # Moments apart from each other: a loop's state must not share memory.
@@ -111,9 +112,9 @@ def _fit(
         known[key] = _build(config, likelihood, guide, prior, batch, start, data)
     ready = known[key]
     if ready is None:
-        tell(f"the Pyro site of {type(guide).__name__} is not its posterior: its updates are not compiled")
+        tell(f"the Pyro site of {type(guide).__name__} is not made of its posterior: its updates are not compiled")
         return False
-    noise, rates = _draw(config, posterior, ready.point, generator), _rates(config, batch.targets)
+    noise, rates = _draw(config, posterior, ready.site, generator), _rates(config, batch.targets)
     found, _, _ = _run(ready.loop, start, noise, rates, data)
     with torch.no_grad():
         for name, value in free.items():
@@ -125,19 +126,21 @@ def _build(
     config: Any, likelihood: nn.Module, guide: Any, prior: Distribution, batch: Minibatch, start: State, data: Data
 ) -> Compiled | None:
     """The compiled steps, or None where the guide's site in its Pyro program is something else than its posterior."""
-    point = site_is_a_point(guide, prior, batch)
-    if point is None:
+    site = site_of(guide, prior, batch)
+    if site is None:
         return None
-    noise = _draw(config, guide.posterior(), point, torch.Generator())
+    noise = _draw(config, guide.posterior(), site, torch.Generator())
     rates = _rates(config, data.targets)
-    step = _step(likelihood, View(guide), prior, point)
+    rows = config.samples * data.targets.shape[1] * (1 + guide.latent_dim)
+    linearised = hasattr(likelihood, "linearised") and guide.infers and rows <= ROWS
+    step = _step(likelihood, View(guide), prior, site, linearised)
     try:
         loop = compile_loop(traced(step, start, tuple(part[0] for part in noise), rates[0], data))
     except Exception as fault:
         raise CompilationFailed(first_line(fault)) from fault
     with quiet():
         _run(loop, start, noise, rates, data)  # compiles it
-    return Compiled(loop, point)
+    return Compiled(loop, site)
 
 
 @torch.no_grad()
@@ -148,9 +151,9 @@ def _run(loop: Loop, start: State, noise: tuple[Tensor, ...], rates: Tensor, dat
         raise CompilationFailed(first_line(fault)) from fault
 
 
-def _step(likelihood: nn.Module, view: View, prior: Distribution, point: bool) -> Step:
+def _step(likelihood: nn.Module, view: View, prior: Distribution, site: Site, linearised: bool) -> Step:
     """One step of Adam on the negative ELBO of Eq. 5, as a function of tensors."""
-    loss = negative_elbo(likelihood, view, prior, point)
+    loss = negative_elbo(likelihood, view, prior, site, linearised)
 
     def step(state: State, noise: tuple[Tensor, ...], rates: Tensor, data: Data) -> State:
         parameters, first, second = state
@@ -193,14 +196,16 @@ def compile_loop(step: Step) -> Loop:
 
     # torch.compile keeps what it compiled with the code, and stops at eight graphs: every loop gets code of its own.
     loop.__code__ = loop.__code__.replace()
-    # The wrapper around the kernels in C++ too: in Python it takes a fifth of the time.
-    return torch.compile(loop, fullgraph=True, dynamic=False, options={"cpp_wrapper": True, "size_asserts": False})
+    # The wrapper around the kernels in C++ too: in Python it takes a fifth of the time. It is compiled apart from them,
+    # with little optimisation: a flow's would take minutes.
+    options: dict[str, Any] = {"cpp_wrapper": True, "cpp_wrapper_build_separate": True, "size_asserts": False}
+    return torch.compile(loop, fullgraph=True, dynamic=False, options=options)
 
 
-def _draw(config: Any, posterior: Distribution, point: bool, generator: torch.Generator) -> tuple[Tensor, ...]:
+def _draw(config: Any, posterior: Distribution, site: Site, generator: torch.Generator) -> tuple[Tensor, ...]:
     """The draws of all steps, ``[steps, samples, K, ...]``, in the order in which Pyro's steps would draw them."""
     with drawing_from(generator):
-        steps = [noise_of_a_step(posterior, point, config.samples) for _ in range(config.steps)]
+        steps = [noise_of_a_step(posterior, site, config.samples) for _ in range(config.steps)]
     return tuple(torch.stack(parts) for parts in zip(*steps, strict=True))
 
 

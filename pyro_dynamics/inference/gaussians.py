@@ -54,30 +54,3 @@ def gaussian_tensors(distribution: Distribution) -> tuple[Tensor, ...]:
     if isinstance(distribution, LowRankMultivariateNormal):
         return distribution.loc, distribution.cov_factor, distribution.cov_diag
     return distribution.loc, distribution.scale_tril  # type: ignore[attr-defined]
-
-
-def gaussian_from(like: Distribution, tensors: tuple[Tensor, ...]) -> Distribution:
-    """The Gaussian of the kind of ``like`` that :func:`gaussian_tensors` took apart."""
-    location, spread = tensors[:2]
-    if isinstance(like, Independent):
-        return distributions.Normal(location, spread).to_event(1)
-    if isinstance(like, LowRankMultivariateNormal):
-        return distributions.LowRankMultivariateNormal(location, spread, tensors[2])
-    return distributions.MultivariateNormal(location, scale_tril=spread)
-
-
-def standard_noise(distribution: Distribution, samples: int) -> tuple[Tensor, ...]:
-    """The standard normal draws ``[samples, K, ...]`` that the Gaussian's ``rsample`` would make, in its order."""
-    location, *others = gaussian_tensors(distribution)
-    last = (others[0].shape[-1:],) if isinstance(distribution, LowRankMultivariateNormal) else ()
-    shapes = [(samples, *location.shape[:-1], *size) for size in (*last, location.shape[-1:])]
-    return tuple(torch.normal(location.new_zeros(shape), location.new_ones(shape)) for shape in shapes)
-
-
-def from_noise(distribution: Distribution, noise: tuple[Tensor, ...]) -> Tensor:
-    """Draws ``[samples, K, d]`` of the Gaussian out of standard ones: its ``rsample``, with the noise given."""
-    location, *others = gaussian_tensors(distribution)
-    if isinstance(distribution, Independent):
-        return location + noise[0] * others[0]
-    moved = (others[0] @ noise[0][..., None]).squeeze(-1)
-    return location + moved + (others[1].sqrt() * noise[1] if len(noise) > 1 else 0)

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pyro import poutine
@@ -18,10 +18,13 @@ from torch.func import functional_call
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from pyro_dynamics.inference.gaussians import from_noise, gaussian_from, gaussian_tensors, is_gaussian, standard_noise
+from pyro_dynamics.inference.functional import Tensors, from_noise, put_together, standard_noise, taken_apart
+from pyro_dynamics.inference.gaussians import is_gaussian
 from pyro_dynamics.transitions import Minibatch
 
-Tensors = dict[str, Tensor]
+Site = Literal["posterior", "path", "point"]
+"""What the site of the guide's Pyro program is: its posterior, with a divergence in closed form; its posterior with the
+path gradient, and a divergence from draws; or a point at the posterior's mean."""
 
 
 class Data(NamedTuple):
@@ -30,7 +33,7 @@ class Data(NamedTuple):
     Attributes:
         theta: parameters and buffers of the likelihood, those that stand still.
         fixed: parameters and buffers of the guide that stand still.
-        prior: see :func:`gaussian_tensors`.
+        prior: see :func:`taken_apart`.
         inputs: ``[M, B, F + A]``.
         targets: ``[M, B, T]``.
         environment: ``[M, B]``.
@@ -39,7 +42,7 @@ class Data(NamedTuple):
 
     theta: Tensors
     fixed: Tensors
-    prior: tuple[Tensor, ...]
+    prior: Tensors
     inputs: Tensor
     targets: Tensor
     environment: Tensor
@@ -55,33 +58,69 @@ class CompilationFailed(Exception):
 
 
 class View(nn.Module):
-    """The guide's posterior as a module's output, as ``functional_call`` wants it."""
+    """Any use of a module, as ``functional_call`` wants it: inside of the call.
 
-    def __init__(self, guide: nn.Module) -> None:
+    What comes out must be tensors alone: a flow's posterior holds the guide's own modules, whose tensors are others
+    after the call.
+    """
+
+    def __init__(self, module: Any) -> None:
         super().__init__()
-        self.guide = guide
+        self.module = module
 
-    def forward(self) -> Distribution:
-        return self.guide.posterior()  # type: ignore[operator]
+    def forward(self, use: Callable[..., Any], *arguments: Tensor) -> Any:
+        return use(self.module, *arguments)
 
 
-def negative_elbo(likelihood: nn.Module, view: View, prior: Distribution, point: bool) -> Loss:
-    """The negative ELBO of Eqs. 4 and 5 in nats, as a function of tensors alone."""
+def negative_elbo(likelihood: nn.Module, view: View, prior: Distribution, site: Site, linearised: bool = False) -> Loss:
+    """The negative ELBO of Eqs. 4 and 5 in nats, as a function of tensors alone.
+
+    Args:
+        likelihood: ``(inputs, latent) -> (location, scale)``, each row by itself.
+        view: of the guide.
+        prior: of the latents.
+        site: see :data:`Site`.
+        linearised: put the likelihood's linearisation at the draws in its place, which changes neither the value nor
+            the gradient in the guide's parameters, and is fast where there are few rows.
+    """
+
+    network = View(likelihood)
+    predict = _by_linearisation if linearised else nn.Module.__call__
+
+    def of_posterior(use: Callable[[Distribution], Tensor], parameters: Tensors, data: Data) -> Tensor:
+        return functional_call(view, {**parameters, **data.fixed}, (lambda guide: use(guide.posterior()),))
+
+    def divergence(parameters: Tensors, latent: Tensor, data: Data) -> Tensor:
+        before = put_together(prior, data.prior)
+        if site == "point":
+            return -before.log_prob(latent[0])
+        if site == "posterior":
+            return of_posterior(lambda q: kl_divergence(q, before), parameters, data)
+        still = {name: value.detach() for name, value in parameters.items()}
+        return (of_posterior(lambda q: q.log_prob(latent), still, data) - before.log_prob(latent)).mean(0)
 
     def loss(parameters: Tensors, theta: Tensors, noise: tuple[Tensor, ...], data: Data) -> Tensor:
-        posterior = functional_call(view, {**parameters, **data.fixed}, ())
-        before = gaussian_from(prior, data.prior)
-        latent = posterior.mean[None] if point else from_noise(posterior, noise)
-        divergence = -before.log_prob(latent[0]) if point else kl_divergence(posterior, before)
-        divergence = divergence if view.guide.infers else torch.zeros_like(divergence)  # an oracle's is given
+        is_point = site == "point"
+        latent = of_posterior(lambda q: q.mean[None] if is_point else from_noise(q, noise), parameters, data)
         rows = latent[:, data.environment]
-        location, scale = functional_call(
-            likelihood, {**data.theta, **theta}, (data.inputs.expand(*rows.shape[:-1], -1), rows)
-        )
+
+        inputs = data.inputs.expand(*rows.shape[:-1], -1)
+        tensors = {f"module.{name}": value for name, value in {**data.theta, **theta}.items()}
+        location, scale = functional_call(network, tensors, (predict, inputs, rows))
         log_likelihood = Normal(location, scale, validate_args=False).log_prob(data.targets).sum(-1)
-        return divergence.sum() - (data.weights * log_likelihood).sum() / len(latent)
+        distance = divergence(parameters, latent, data).sum() if view.module.infers else 0.0  # an oracle's is given
+        return distance - (data.weights * log_likelihood).sum() / len(latent)
 
     return loss
+
+
+def _by_linearisation(likelihood: Any, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+    """Location and scale, as functions of the latent that are linear from where it is."""
+    still = latent.detach()
+    location, scale, *slopes = likelihood.linearised(inputs, still)
+    moved = (latent - still)[..., None, :]
+    of_location, of_scale = ((slope * moved).sum(-1) for slope in slopes)
+    return location + of_location, scale + of_scale
 
 
 def filled_up(batch: Minibatch, size: int) -> dict[str, Tensor]:
@@ -101,32 +140,30 @@ def gather(likelihood: nn.Module, guide: Any, prior: Distribution, batch: Miniba
     data = Data(
         theta=tensors_of(likelihood),
         fixed={name: value for name, value in tensors_of(view).items() if name not in free},
-        prior=tuple(part.detach().contiguous() for part in gaussian_tensors(prior)),
+        prior=taken_apart(prior),
         **filled_up(batch, size),
     )
     return free, data
 
 
-def site_is_a_point(guide: Any, prior: Distribution, batch: Minibatch) -> bool | None:
-    """Whether the site of the guide's Pyro program is a point at the posterior's mean, or the posterior itself.
-
-    None where it is something else, or prior or posterior are no Gaussians: then nothing can be compiled.
-    """
+def site_of(guide: Any, prior: Distribution, batch: Minibatch) -> Site | None:
+    """What the site of the guide's Pyro program is; None where it is something else, and nothing can be compiled."""
+    if not guide.infers:
+        return "point"  # that is given
     posterior = guide.posterior()
-    if not guide.infers:  # a point that is given
-        return True
-    if not is_gaussian(prior) or not is_gaussian(posterior):
-        return None
     with torch.random.fork_rng(devices=[]):
         site = poutine.trace(guide).get_trace(batch, prior).nodes["e"]
-    if torch.equal(site["value"], posterior.mean):
-        return True
-    return False if is_gaussian(site["fn"]) and type(site["fn"]) is type(posterior) else None
+    if is_gaussian(posterior) and is_gaussian(prior):
+        if torch.equal(site["value"], posterior.mean):
+            return "point"
+        return "posterior" if type(site["fn"]) is type(posterior) and is_gaussian(site["fn"]) else None
+    moving = getattr(site["fn"], "moving", None)  # as the guides' PathGradient has it
+    return "path" if type(moving) is type(posterior) and hasattr(moving, "from_noise") else None
 
 
-def noise_of_a_step(posterior: Distribution, point: bool, samples: int) -> tuple[Tensor, ...]:
+def noise_of_a_step(posterior: Distribution, site: Site, samples: int) -> tuple[Tensor, ...]:
     """Draws ``[samples, K, ...]`` from torch's global generator, as Pyro's step would take them."""
-    return () if point else standard_noise(posterior, samples)
+    return () if site == "point" else standard_noise(posterior, samples)
 
 
 def traced(function: Callable[..., Any], *arguments: Any) -> GraphModule:

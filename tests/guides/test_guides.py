@@ -482,8 +482,8 @@ def test_gradients_of_a_mixtures_samples_are_those_of_the_expectation(d: int) ->
         return torch.sin(4 * z.cumsum(-1)).sum(-1) + z.square().sum(-1)
 
     mixture = Mixture(distributions.Categorical(logits=logit), distributions.Normal(location, scale).to_event(1))
-    by_samples = torch.autograd.grad(function(mixture.rsample((200000,))).mean(), free)
-    components = location + scale * torch.randn(200000, 3, d)
+    by_samples = torch.autograd.grad(function(mixture.rsample((800000,))).mean(), free)
+    components = location + scale * torch.randn(800000, 3, d)
     exact = torch.autograd.grad((logit.softmax(0) * function(components)).sum(-1).mean(), free)
     for one, other in zip(by_samples, exact, strict=True):
         assert torch.allclose(one, other, atol=0.02)

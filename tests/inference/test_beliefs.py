@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Independent, MultivariateNormal, Normal, kl_divergence
 
 from pyro_dynamics.errors import UserError
@@ -21,7 +21,8 @@ from pyro_dynamics.inference import (
 )
 from pyro_dynamics.inference.beliefs import ChangepointConfig, DiffusionConfig, PowerConfig, WindowConfig
 from pyro_dynamics.inference.beliefs.power import UnnormalisedMean, geometric_mean
-from pyro_dynamics.models import HierarchicalModel, LinearGaussian
+from pyro_dynamics.inference.gaussians import gaussian_moments
+from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
 
 NOISE, OUTPUTS = 2.0, 3
 EVERYONE = torch.arange(2)
@@ -251,3 +252,31 @@ def test_a_change_is_told_once_and_in_its_environment_alone() -> None:
     assert 60 <= told[0][0] < 90
     assert told[0][1] == 0
     assert not make("exact", None, likelihood, 1, environments=2).changed.any()
+
+
+class Plain(nn.Module):
+    """A likelihood that does not know its own linearisation."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        super().__init__()
+        self.ensemble, self.members = ensemble, ensemble.members
+
+    def forward(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+        return self.ensemble(inputs, latent)
+
+
+def test_the_kalman_update_needs_no_linearisation_by_the_likelihood() -> None:
+    torch.manual_seed(0)
+    ensemble = Ensemble(2, 2, 3, EnsembleConfig(members=3, hidden=(8, 8), weight_decay=(0.0,) * 3))
+    found = []
+    for likelihood in (ensemble, Plain(ensemble)):
+        guide = FullRankGuide(2, 2).for_environments(2)
+        belief = BELIEFS["exact"](HierarchicalModel(likelihood, 2, 2), guide, KalmanUpdate(KalmanUpdateConfig()))
+        stream = torch.Generator().manual_seed(1)
+        for _ in range(3):
+            inputs, targets = torch.randn(2, 2, generator=stream), torch.randn(2, 3, generator=stream)
+            belief.update(inputs, targets, EVERYONE, stream)
+        found.append(gaussian_moments(guide.frozen()))
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+    assert found[0][0].abs().min() > 0

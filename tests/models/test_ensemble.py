@@ -45,6 +45,23 @@ def test_samples_in_front_of_the_members_are_rows_like_any_other() -> None:
         assert torch.allclose(scale[i], one_scale, atol=1e-6)
 
 
+@pytest.mark.parametrize("hidden", [(), (7,), (6, 9, 4)], ids=str)
+@pytest.mark.parametrize("samples", [(), (4,)], ids=str)
+def test_its_linearisation_has_its_values_and_slopes(hidden: tuple[int, ...], samples: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    net = Ensemble(4, 2, 3, EnsembleConfig(3, hidden, (1e-5,) * (len(hidden) + 1))).double()
+    for parameter in net.parameters():
+        torch.nn.init.normal_(parameter)  # so that every bias and bound matters
+    inputs, latent = (torch.randn(*samples, 3, 5, size, dtype=torch.float64) for size in (4, 2))
+    location, scale, of_location, of_scale = net.linearised(inputs, latent)
+    for found, expected in zip((location, scale), net(inputs, latent), strict=True):
+        assert torch.allclose(found, expected, rtol=1e-12)
+    for axis, direction in enumerate(torch.eye(2, dtype=torch.float64)):
+        slopes = torch.func.jvp(lambda e: net(inputs, e), (latent,), (direction.expand_as(latent),))[1]
+        for found, expected in zip((of_location, of_scale), slopes, strict=True):
+            assert torch.allclose(found[..., axis], expected, rtol=1e-10, atol=1e-12)
+
+
 def test_planning_without_gradients_gives_the_same_numbers() -> None:
     net = ensemble()
     inputs, latent = torch.randn(3, 6, 4), torch.randn(3, 6, 2)
