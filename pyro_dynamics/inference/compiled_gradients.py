@@ -17,6 +17,7 @@ from pyro_dynamics.inference.traced_elbo import (
     gather,
     negative_elbo,
     noise_of_a_step,
+    not_compilable,
     quiet,
     site_of,
     tell,
@@ -84,7 +85,7 @@ class CompiledGradients:
             raise CompilationFailed(f"{type(self.guide).__name__} reads transitions")
         site = site_of(self.guide, self.model.prior(), batch)
         if site is None:
-            raise CompilationFailed(f"the Pyro site of {type(self.guide).__name__} is not made of its posterior")
+            raise CompilationFailed(not_compilable(self.guide))
         return site
 
     @torch.no_grad()

@@ -26,6 +26,7 @@ from pyro_dynamics.inference.traced_elbo import (
     gather,
     negative_elbo,
     noise_of_a_step,
+    not_compilable,
     quiet,
     site_of,
     tell,
@@ -112,7 +113,7 @@ def _fit(
         known[key] = _build(config, likelihood, guide, prior, batch, start, data)
     ready = known[key]
     if ready is None:
-        tell(f"the Pyro site of {type(guide).__name__} is not made of its posterior: its updates are not compiled")
+        tell(f"{not_compilable(guide)}: its updates are not compiled")
         return False
     noise, rates = _draw(config, posterior, ready.site, generator), _rates(config, batch.targets)
     found, _, _ = _run(ready.loop, start, noise, rates, data)

@@ -161,6 +161,11 @@ def site_of(guide: Any, prior: Distribution, batch: Minibatch) -> Site | None:
     return "path" if type(moving) is type(posterior) and hasattr(moving, "from_noise") else None
 
 
+def not_compilable(guide: Any) -> str:
+    """Why :func:`site_of` found nothing, for a warning."""
+    return f"the site e of {type(guide).__name__} is no Gaussian, and has no from_noise with a PathGradient"
+
+
 def noise_of_a_step(posterior: Distribution, site: Site, samples: int) -> tuple[Tensor, ...]:
     """Draws ``[samples, K, ...]`` from torch's global generator, as Pyro's step would take them."""
     return () if site == "point" else standard_noise(posterior, samples)

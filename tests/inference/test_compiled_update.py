@@ -215,7 +215,7 @@ def auto_flow(environments: int, latent_dim: int) -> AutoGuide:
 @pytest.mark.usefixtures("uncompiled")
 def test_other_guides_take_pyros_steps(family: Any) -> None:
     name = type(family(1, 2)).__name__
-    with pytest.warns(UserWarning, match=f"{name} is not made of its posterior.*not compiled") as told:
+    with pytest.warns(UserWarning, match=f"{name} is no Gaussian.*not compiled") as told:
         found = state_after(linear(), family, 2, compiled=True)
     assert len(told) == 1
     expected = state_after(linear(), family, 2, compiled=False)
