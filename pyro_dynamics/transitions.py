@@ -196,4 +196,6 @@ def shuffled_minibatches(
     total = len(environment)
     order = torch.stack([torch.randperm(total, generator=generator) for _ in range(members)])
     for rows in order.split(size, dim=1):
-        yield Minibatch(inputs[rows], targets[rows], environment[rows], total)
+        flat = rows.flatten()  # to select rows is much faster than to index by a matrix
+        x, y, k = (whole.index_select(0, flat).unflatten(0, rows.shape) for whole in (inputs, targets, environment))
+        yield Minibatch(x, y, k, total)

@@ -8,21 +8,17 @@ from torch import Tensor
 from torch.func import grad_and_value
 
 from pyro_dynamics.inference.traced_elbo import (
-    CompilationFailed,
     Data,
     Site,
     Tensors,
     View,
-    first_line,
     gather,
     negative_elbo,
     noise_of_a_step,
     not_compilable,
-    quiet,
     site_of,
-    tell,
-    traced,
 )
+from pyro_dynamics.inference.tracing import CompilationFailed, first_line, quiet, tell, traced
 from pyro_dynamics.transitions import Minibatch
 
 Gradients = Callable[..., tuple[tuple[Tensors, Tensors], Tensor]]

@@ -18,20 +18,16 @@ from torch.utils._pytree import tree_flatten
 
 from pyro_dynamics.inference.functional import Tensors
 from pyro_dynamics.inference.traced_elbo import (
-    CompilationFailed,
     Data,
     Site,
     View,
-    first_line,
     gather,
     negative_elbo,
     noise_of_a_step,
     not_compilable,
-    quiet,
     site_of,
-    tell,
-    traced,
 )
+from pyro_dynamics.inference.tracing import CompilationFailed, first_line, quiet, tell, traced
 from pyro_dynamics.randomness import drawing_from
 from pyro_dynamics.transitions import Minibatch
 

@@ -3,11 +3,7 @@
 Likelihood and guide are called, not written again, and the draws come in the order in which Pyro's would.
 """
 
-import logging
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -15,8 +11,6 @@ from pyro import poutine
 from torch import Tensor, nn
 from torch.distributions import Distribution, Normal, kl_divergence
 from torch.func import functional_call
-from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from pyro_dynamics.inference.functional import Tensors, from_noise, put_together, standard_noise, taken_apart
 from pyro_dynamics.inference.gaussians import is_gaussian
@@ -51,10 +45,6 @@ class Data(NamedTuple):
 
 Loss = Callable[[Tensors, Tensors, tuple[Tensor, ...], Data], Tensor]
 """Of the guide's free parameters, the likelihood's tensors, draws ``[samples, K, ...]`` and data."""
-
-
-class CompilationFailed(Exception):
-    """There is no C++ compiler here, or torch.compile does not get along with the likelihood or the guide."""
 
 
 class View(nn.Module):
@@ -129,7 +119,9 @@ def filled_up(batch: Minibatch, size: int) -> dict[str, Tensor]:
     index = torch.arange(size)
     index[rows:] = 0
     weights = torch.where(torch.arange(size) < rows, batch.total / (rows * members), 0.0)
-    parts = {name: getattr(batch, name)[:, index] for name in ("inputs", "targets", "environment")}
+    parts = {name: getattr(batch, name) for name in ("inputs", "targets", "environment")}
+    if rows < size:
+        parts = {name: part.index_select(1, index) for name, part in parts.items()}
     return {**parts, "weights": weights.to(batch.targets.dtype)}
 
 
@@ -171,41 +163,7 @@ def noise_of_a_step(posterior: Distribution, site: Site, samples: int) -> tuple[
     return () if site == "point" else standard_noise(posterior, samples)
 
 
-def traced(function: Callable[..., Any], *arguments: Any) -> GraphModule:
-    """The tensor operations of ``function`` alone: torch.compile need not read the Python of Pyro and likelihood."""
-    graph = make_fx(function)(*arguments)
-    for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten._linalg_check_errors.default):
-        graph.graph.erase_node(node)  # no loop takes an operation that may raise; what fails shows as NaN
-    graph.recompile()
-    return graph
-
-
 def tensors_of(module: nn.Module) -> Tensors:
     """Parameters and buffers by name, without their gradients."""
     named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     return {name: value.detach() for name, value in named.items()}
-
-
-def first_line(fault: Exception) -> str:
-    """What went wrong, for a warning."""
-    return (str(fault).strip() or repr(fault)).splitlines()[0]
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep what torch's compiler says about itself from the user."""
-    log = logging.getLogger("torch._inductor")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(level)
-
-
-@cache
-def tell(message: str) -> None:
-    """A warning, once a process."""
-    warnings.warn(message, stacklevel=4)

@@ -12,7 +12,6 @@ from pyro_dynamics.inference import (
     OfflineInference,
     SVIUpdate,
     SVIUpdateConfig,
-    traced_elbo,
 )
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 
@@ -104,7 +103,7 @@ def test_training_leaves_it_where_it_is_and_remedies_have_nothing_to_do() -> Non
 @pytest.mark.filterwarnings("error")  # a fallback would warn, and make the comparison one of Pyro with itself
 def test_a_traced_training_equals_pyros(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
-    traced_elbo.tell.cache_clear()
+    tracing.tell.cache_clear()
     (elbo, model, _), (traced, other, _) = train(), train(compiled=True)
     assert traced == pytest.approx(elbo, rel=1e-4)
     for name, value in model.state_dict().items():

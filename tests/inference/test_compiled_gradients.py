@@ -16,13 +16,13 @@ from pyro_dynamics.guides import (
     LowRankGuide,
     MixtureGuide,
 )
-from pyro_dynamics.inference import OfflineConfig, OfflineInference, traced_elbo
+from pyro_dynamics.inference import OfflineConfig, OfflineInference, tracing
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 
 
 @pytest.fixture(autouse=True)
 def nothing_was_told() -> None:
-    traced_elbo.tell.cache_clear()
+    tracing.tell.cache_clear()
 
 
 def train(family: Any, latent_dim: int = 2, **settings: Any) -> tuple[float, dict[str, torch.Tensor]]:

@@ -32,6 +32,7 @@ from pyro_dynamics.inference import (
     compiled_update,
     linear_gaussian_posterior,
     traced_elbo,
+    tracing,
 )
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
 
@@ -50,7 +51,7 @@ FAMILIES = [DiagonalGuide, FullRankGuide, LowRankGuide, LaplaceGuide, AutoGuide,
 @pytest.fixture(autouse=True)
 def fresh_process() -> None:
     """Nothing was told or compiled before."""
-    traced_elbo.tell.cache_clear()
+    tracing.tell.cache_clear()
     compiled_update._compiled.clear()
 
 

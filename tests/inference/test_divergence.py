@@ -21,7 +21,7 @@ from pyro_dynamics.inference import (
     compiled_update,
 )
 from pyro_dynamics.inference.soundness import is_finite, is_sound
-from pyro_dynamics.inference.traced_elbo import tell
+from pyro_dynamics.inference.tracing import tell
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 
 K, D, ROWS = 2, 2, 40

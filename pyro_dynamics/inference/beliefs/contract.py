@@ -9,7 +9,7 @@ from torch.distributions import Distribution
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.log_joint import whole_batch
 from pyro_dynamics.inference.soundness import Diverged, diverging_is_told, is_sound
-from pyro_dynamics.inference.traced_elbo import tell
+from pyro_dynamics.inference.tracing import tell
 from pyro_dynamics.transitions import Minibatch
 
 

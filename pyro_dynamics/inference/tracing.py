@@ -1,0 +1,73 @@
+"""Python functions as graphs of tensor operations for torch.compile, and what to say where that fails."""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+
+class CompilationFailed(Exception):
+    """There is no C++ compiler here, or torch.compile does not get along with the likelihood or the guide."""
+
+
+def traced(function: Callable[..., Any], *arguments: Any) -> GraphModule:
+    """The tensor operations of ``function`` alone: torch.compile need not read the Python of Pyro and likelihood."""
+    graph = make_fx(function, decomposition_table=WITH_A_GATE)(*arguments)
+    for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten._linalg_check_errors.default):
+        graph.graph.erase_node(node)  # no loop takes an operation that may raise; what fails shows as NaN
+    _compute_gates_once(graph.graph)
+    graph.recompile()
+    return graph
+
+
+WITH_A_GATE: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.silu.default: lambda x: x * torch.sigmoid(x),
+    torch.ops.aten.silu_backward.default: lambda gradient, x: (
+        gradient * (torch.sigmoid(x) * (1 + x * (1 - torch.sigmoid(x))))
+    ),
+}
+"""The activation and its slope by their common gate. Of all that is not a matrix product, the gate costs the most."""
+
+
+def _compute_gates_once(graph: Graph) -> None:
+    """Let the backward pass take the gates of the forward pass."""
+    known: dict[Node, Node] = {}
+    for gate in graph.find_nodes(op="call_function", target=torch.ops.aten.sigmoid.default):
+        value = gate.args[0]
+        while isinstance(value, Node) and value.target in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+            value = value.args[0]
+        first = known.setdefault(value, gate)
+        if first is not gate:
+            gate.replace_all_uses_with(first)
+            graph.erase_node(gate)
+
+
+def first_line(fault: Exception) -> str:
+    """What went wrong, for a warning."""
+    return (str(fault).strip() or repr(fault)).splitlines()[0]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what torch's compiler says about itself from the user."""
+    log = logging.getLogger("torch._inductor")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
+
+
+@cache
+def tell(message: str) -> None:
+    """A warning, once a process."""
+    warnings.warn(message, stacklevel=4)
