@@ -12,6 +12,7 @@ from pyro_dynamics.inference import (
     OfflineInference,
     SVIUpdate,
     SVIUpdateConfig,
+    tracing,
 )
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 
