@@ -73,7 +73,6 @@ def negative_elbo(likelihood: nn.Module, view: View, prior: Distribution, site: 
         linearised: put the likelihood's linearisation at the draws in its place, which changes neither the value nor
             the gradient in the guide's parameters, and is fast where there are few rows.
     """
-
     network = View(likelihood)
     predict = _by_linearisation if linearised else nn.Module.__call__
 
@@ -93,7 +92,6 @@ def negative_elbo(likelihood: nn.Module, view: View, prior: Distribution, site: 
         is_point = site == "point"
         latent = of_posterior(lambda q: q.mean[None] if is_point else from_noise(q, noise), parameters, data)
         rows = latent[:, data.environment]
-
         inputs = data.inputs.expand(*rows.shape[:-1], -1)
         tensors = {f"module.{name}": value for name, value in {**data.theta, **theta}.items()}
         location, scale = functional_call(network, tensors, (predict, inputs, rows))
