@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pyro_dynamics.control import CEMConfig, MPCConfig
+from pyro_dynamics.control import CEMConfig, ICEMConfig, MPCConfig
 from pyro_dynamics.environments import Schedule, find_family
 from pyro_dynamics.experiments.meeting import Handling
 from pyro_dynamics.guides import AmortizedConfig
@@ -81,17 +81,19 @@ PROTOCOLS: dict[str, Protocol] = {
 def run_config(scale: Scale, family: str, agent: str, seed: int) -> RunConfig:
     """How an agent of a reproduction is trained.
 
-    `quick` shows the machinery and learns next to nothing, `cpu` is the preset `realtime` with more rounds and compiled
-    training, `paper` is the preset of that name.
+    `quick` shows the machinery and learns next to nothing, `cpu` is the preset `realtime` with more rounds, compiled
+    training and a planner of its own, `paper` is the preset of that name.
     """
     protocol = PROTOCOLS[scale]
     config = preset_config(family, "realtime" if scale == "cpu" else scale)
     if scale == "quick":
-        planner, controller = CEMConfig(candidates=20, elites=4, iterations=2), MPCConfig(horizon=6, particles=3)
-        config = replace(config, episodes=1, planner_config=planner, controller=controller)
+        search, controller = CEMConfig(candidates=20, elites=4, iterations=2), MPCConfig(horizon=6, particles=3)
+        config = replace(config, episodes=1, planner_config=search, controller=controller)
         config = replace(config, offline=replace(config.offline, min_steps=60))
     if scale == "cpu":
-        config = replace(config, offline=replace(config.offline, compiled=True))
+        # Half the search of `realtime`: what the recorded results were made with.
+        offline, planner = replace(config.offline, compiled=True), ICEMConfig(candidates=28, elites=6, beta=0.0)
+        config = replace(config, offline=offline, planner_config=planner)
     config = replace(
         config,
         agent="latent" if agent == "encoder" else agent,  # type: ignore[arg-type]  # one of TRAINED

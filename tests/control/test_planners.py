@@ -225,6 +225,28 @@ def test_icem_keeps_its_elites_shifts_them_and_tries_its_mean_at_the_end(generat
     assert torch.equal(later[0, -3:, :-1], elites_of(third)[:3, 1:])
 
 
+def test_icem_carries_its_deviation_to_the_next_step_until_it_is_widened(generator: torch.Generator) -> None:
+    planner = ICEM(ICEMConfig(candidates=4000, beta=0.0, carry=0.8))
+
+    def first_deviation() -> Tensor:
+        seen = Seen(bowl(torch.zeros(1)))
+        planner.plan(seen, (2, 5, 1), generator)
+        return seen.candidates[0][:, :4000].std(1)
+
+    fresh = first_deviation()
+    last = planner.deviation
+    assert last is not None
+    assert torch.allclose(fresh, torch.full_like(fresh, 0.5), atol=0.04)  # some are clipped
+    assert last[:, :-1].max() < 0.1
+    assert torch.equal(last[:, -1], torch.full((2, 1), 0.5))  # nothing is known of the new last action
+    carried = first_deviation()
+    assert torch.allclose(carried, 0.2 * 0.5 + 0.8 * last, atol=0.04)
+    planner.widen(torch.tensor([True, False]))
+    widened = first_deviation()
+    assert widened[0].min() > 0.45
+    assert widened[1, :-1].max() < 0.2
+
+
 def test_icem_executes_the_mean_or_the_best(generator: torch.Generator) -> None:
     target = torch.tensor([0.5])
     seen = Seen(bowl(target))
