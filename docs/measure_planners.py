@@ -1,19 +1,20 @@
 """Compare planners by the return that they get with one trained model. Prints Markdown.
 
-    python docs/measure_planners.py RUN > docs/planners.md
+    python docs/measure_planners.py RUN
+    python docs/measure_planners.py RUN --realtime --seed 300
 
 RUN is a run of a latent agent. Model and beliefs stay as they are; every planner acts for an episode in each of the
 trained environments, from the same initial states for every planner, with the run's horizon and particles.
 """
 
 import math
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import tyro
 from tqdm import tqdm
 
 from pyro_dynamics.control import CEM, ICEM, MPPI, PLANNERS, CEMConfig, ICEMConfig, MPPIConfig, Planner
@@ -23,7 +24,7 @@ from pyro_dynamics.randomness import derive_generator, derive_seed
 from pyro_dynamics.runners.assembly import build_team, load_run, set_threads
 from pyro_dynamics.runners.configuration import preset_config
 
-SEEDS = range(100, 105)
+SEEDS = 5
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,7 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """CEM as in the cpu preset, and every planner with about a quarter and a tenth of its evaluations.
-
-    Then the planner of the realtime preset, and CEM with ten times the evaluations of that.
-    """
+    """CEM as in the cpu preset, and every planner with about a quarter and a tenth of its evaluations."""
     cem = [CEMConfig(100, 10, 3), CEMConfig(25, 3, 3), CEMConfig(10, 2, 3)]
     mppi = [MPPIConfig(100, 3), MPPIConfig(25, 3), MPPIConfig(10, 3)]
     icem = [ICEMConfig(28, 6), ICEMConfig(11, 3)]
@@ -49,11 +47,18 @@ def rows() -> list[Row]:
     plain = [(CEM, config) for config in cem] + [(MPPI, config) for config in mppi]
     evaluated = [Row(kind, config, config.evaluations) for kind, config in plain]
     evaluated += [Row(ICEM, config, config.evaluations) for config in icem]
-    realtime = preset_config("halfcheetah-tilt", "realtime").planner_config
-    quick = [ICEMConfig(28, 6), realtime, replace(realtime, sigma=0.7), ICEMConfig(40, 8, beta=0.0)]
+    white = ICEMConfig(28, 6, beta=0.0)
+    quick = [ICEMConfig(28, 6), white, replace(white, sigma=0.7), ICEMConfig(40, 8, beta=0.0)]
     quick += [ICEMConfig(11, 3), MPPIConfig(25, 5)]
-    evaluated += [replace(Row(*kind_of(config)), common_noise=True) for config in quick]
-    return [*evaluated, Row(*kind_of(CEMConfig(10 * realtime.evaluations // 3, realtime.evaluations // 3, 3)))]
+    return evaluated + [replace(Row(*kind_of(config)), common_noise=True) for config in quick]
+
+
+def realtime_rows() -> list[Row]:
+    """The planner of the preset realtime, what it is made of, and CEM with ten times its evaluations."""
+    realtime = preset_config("halfcheetah-tilt", "realtime").planner_config
+    ours = [ICEMConfig(28, 6, beta=0.0), ICEMConfig(28, 6, beta=0.0, carry=0.5), replace(realtime, carry=0.0), realtime]
+    tenfold = CEMConfig(10 * realtime.evaluations // 3, realtime.evaluations // 3, 3)
+    return [*(replace(Row(*kind_of(config)), common_noise=True) for config in ours), Row(*kind_of(tenfold))]
 
 
 def kind_of(config: Any) -> tuple[type[Planner], Any, int]:
@@ -62,30 +67,37 @@ def kind_of(config: Any) -> tuple[type[Planner], Any, int]:
     return kind, config, config.evaluations
 
 
-def main(run: Path) -> None:
-    """Act, time, tell."""
+def main(run: Annotated[Path, tyro.conf.Positional], realtime: bool = False, seed: int = 100) -> None:
+    """Act, time, tell.
+
+    Args:
+        run: the folder of a run.
+        realtime: compare the planner of the preset realtime with CEM with ten times its evaluations, and no others.
+        seed: the first of five; names starts and draws.
+    """
+    named = range(seed, seed + SEEDS)
     set_threads(1)
     _, config, family, trained = load_run(run)
     contexts = len(family.train)
     print(f"# Planners on one model: {config.family}\n\n    python docs/measure_planners.py RUN\n")
     print(
         f"Mean return of {config.steps} steps over {contexts} trained environments, with its standard error over "
-        f"{len(SEEDS)} seeds; horizon {config.controller.horizon}, {config.controller.particles} particles. "
+        f"{SEEDS} seeds; horizon {config.controller.horizon}, {config.controller.particles} particles. "
         "Evaluations are action sequences in a step. The time is processor time, on one thread, for one plan of "
-        f"{contexts * len(SEEDS)} robots.\n"
+        f"{contexts * SEEDS} robots.\n"
     )
     print("| planner | settings | noise | evaluations | return | by environment | ms |\n|---|---|---|--:|--:|---|--:|")
-    robots = family.make_vector(family.train * len(SEEDS), config.steps)
-    environment = torch.arange(contexts).repeat(len(SEEDS))
-    seeds = [derive_seed(seed, "planners", k) for seed in SEEDS for k in range(contexts)]
-    for row in rows():
+    robots = family.make_vector(family.train * SEEDS, config.steps)
+    environment = torch.arange(contexts).repeat(SEEDS)
+    seeds = [derive_seed(one, "planners", k) for one in named for k in range(contexts)]
+    for row in realtime_rows() if realtime else rows():
         chosen = {"planner": row.kind.__name__.lower(), "planner_config": row.config}
         controller = replace(config.controller, common_noise=row.common_noise)
         team = build_team(replace(config, controller=controller, **chosen), family, robots.single_action_space)
         team.load_state_dict(trained.state_dict())
-        returns, seconds = act(team, robots, environment, seeds, config.steps)
-        of_seeds = returns.view(len(SEEDS), contexts)
-        mean, error = of_seeds.mean(), of_seeds.mean(1).std() / math.sqrt(len(SEEDS))
+        returns, seconds = act(team, robots, environment, seeds, config.steps, derive_generator(seed, "planners"))
+        of_seeds = returns.view(SEEDS, contexts)
+        mean, error = of_seeds.mean(), of_seeds.mean(1).std() / math.sqrt(SEEDS)
         each = " ".join(f"{value:.0f}" for value in of_seeds.mean(0))
         cost = 1000 * seconds / config.steps
         print(
@@ -97,9 +109,11 @@ def main(run: Path) -> None:
     robots.close()
 
 
-def act(team: Team, robots: Any, environment: torch.Tensor, seeds: list[int], steps: int) -> tuple[torch.Tensor, float]:
+def act(
+    team: Team, robots: Any, environment: torch.Tensor, seeds: list[int], steps: int, draws: torch.Generator
+) -> tuple[torch.Tensor, float]:
     """The return of each robot ``[B]``, and the processor time in seconds spent on planning."""
-    draws, seconds = derive_generator(SEEDS[0], "planners"), 0.0
+    seconds = 0.0
 
     def policy(state: torch.Tensor) -> torch.Tensor:
         nonlocal seconds
@@ -124,4 +138,4 @@ def differences(config: Any) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    tyro.cli(main)

@@ -268,7 +268,7 @@ def in_real_time(config: RunConfig) -> RunConfig:
         online=OnlineConfig("exact", ExactConfig(), "svi", SVIUpdateConfig(samples=4, compiled=True)),
         controller=replace(config.controller, particles=config.ensemble.members, common_noise=True),
         planner="icem",
-        planner_config=ICEMConfig(candidates=28, elites=6, beta=0.0),
+        planner_config=ICEMConfig(candidates=56, elites=10, beta=0.0, carry=0.5),
     )
 
 

@@ -91,7 +91,7 @@ def run_config(scale: Scale, family: str, agent: str, seed: int) -> RunConfig:
         config = replace(config, episodes=1, planner_config=search, controller=controller)
         config = replace(config, offline=replace(config.offline, min_steps=60))
     if scale == "cpu":
-        # Half the search of `realtime`: what the recorded results were made with.
+        # Half the search of `realtime`, which is what the recorded results were made with.
         offline, planner = replace(config.offline, compiled=True), ICEMConfig(candidates=28, elites=6, beta=0.0)
         config = replace(config, offline=offline, planner_config=planner)
     config = replace(
