@@ -117,7 +117,7 @@ def filled_up(batch: Minibatch, size: int) -> dict[str, Tensor]:
     index = torch.arange(size)
     index[rows:] = 0
     weights = torch.where(torch.arange(size) < rows, batch.total / (rows * members), 0.0)
-    parts = {name: getattr(batch, name) for name in ("inputs", "targets", "environment")}
+    parts = {name: getattr(batch, name).contiguous() for name in ("inputs", "targets", "environment")}
     if rows < size:
         parts = {name: part.index_select(1, index) for name, part in parts.items()}
     return {**parts, "weights": weights.to(batch.targets.dtype)}
