@@ -27,8 +27,8 @@ class SVIUpdateConfig:
             too large.
         samples: draws of e for each gradient, all in one vectorised call.
         compiled: run all steps as one compiled call: the same to float32 accuracy, and several times faster, after a
-            first one that takes seconds (a flow's a minute). For every guide but AutoIAFNormal; needs a C++ compiler.
-            Else it changes nothing.
+            first one that takes seconds (a flow's a minute). For Gaussian guides, mixtures and flows; needs a C++
+            compiler. Else it changes nothing.
     """
 
     steps: int = 60
