@@ -101,7 +101,7 @@ class Ensemble(nn.Module):
             latent: ``[..., M, B, d]``, with d > 0.
 
         Returns:
-            Location and scale, each ``[..., M, B, T]``, and their Jacobians in the latent, each ``[..., M, B, T, d]``.
+            Location and scale, each ``[..., M, B, T]``, and their slopes in the latent, each ``[..., M, B, d, T]``.
         """
         first, *weights = self.weights
         x = self._stacked(inputs, latent)
@@ -109,17 +109,15 @@ class Ensemble(nn.Module):
         slopes = first[:, -latent.shape[-1] :, None].expand(-1, -1, x.shape[1], -1)  # [M, d, R, out]
         for weight, bias in zip(weights, self.biases[1:], strict=True):
             gate = torch.sigmoid(value)
-            below = torch.cat([(gate * value)[:, None], (gate + gate * value * (1 - gate))[:, None] * slopes], dim=1)
-            above = torch.bmm(below.flatten(1, 2), weight).unflatten(1, below.shape[1:3])
-            value, slopes = above[:, 0] + bias, above[:, 1:]
+            slopes = (gate + gate * value * (1 - gate))[:, None] * slopes
+            rows = torch.bmm(torch.cat([gate * value, slopes.flatten(1, 2)], dim=1), weight)
+            value, slopes = rows[:, : x.shape[1]] + bias, rows[:, x.shape[1] :].unflatten(1, slopes.shape[1:3])
         location, log_variance = _unstacked(value, inputs.shape).chunk(2, dim=-1)
-        of_location, of_log_variance = torch.stack(
-            [_unstacked(slope, inputs.shape) for slope in slopes.unbind(1)], dim=-1
-        ).chunk(2, dim=-2)
+        of_location, of_log_variance = _unstacked(slopes.transpose(1, 2), inputs.shape).chunk(2, dim=-1)
         scale = self._variance(log_variance).sqrt()
         bend = torch.sigmoid(self.max_log_variance - log_variance)
         of_scale = (self._variance(log_variance) - self.min_log_variance.exp()) * bend / (2 * scale)
-        return location, scale, of_location, of_scale[..., None] * of_log_variance
+        return location, scale, of_location, of_scale[..., None, :] * of_log_variance
 
     def _stacked(self, inputs: Tensor, latent: Tensor) -> Tensor:
         """The networks' inputs ``[M, R, in]``: samples in front of the members are rows like any other."""
@@ -186,5 +184,5 @@ class Ensemble(nn.Module):
 
 
 def _unstacked(x: Tensor, shape: torch.Size) -> Tensor:
-    """Rows ``[M, R, T]`` in the shape of the inputs ``[..., M, B, F + A]`` that they came from."""
-    return x.unflatten(1, (-1, shape[-2])).transpose(0, 1).reshape(*shape[:-1], -1)
+    """Rows ``[M, R, ...]`` in the shape of the inputs ``[..., M, B, F + A]`` that they came from."""
+    return x.unflatten(1, (-1, shape[-2])).transpose(0, 1).reshape(*shape[:-1], *x.shape[2:])

@@ -26,7 +26,7 @@ def standard_noise(distribution: Any, samples: int) -> tuple[Tensor, ...]:
     location, *others = gaussian_tensors(distribution)
     last = (others[0].shape[-1:],) if isinstance(distribution, LowRankMultivariateNormal) else ()
     shapes = [(samples, *location.shape[:-1], *size) for size in (*last, location.shape[-1:])]
-    return tuple(torch.normal(location.new_zeros(shape), location.new_ones(shape)) for shape in shapes)
+    return tuple(torch.randn(shape, dtype=location.dtype, device=location.device) for shape in shapes)
 
 
 def from_noise(distribution: Any, noise: tuple[Tensor, ...]) -> Tensor:

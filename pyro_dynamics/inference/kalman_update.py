@@ -84,10 +84,10 @@ def _linearise(likelihood: Any, batch: Minibatch, mean: Tensor) -> tuple[Tensor,
     """Gradient ``[K, d]`` and Gauss-Newton precision ``[K, d, d]`` of the log-likelihood at ``mean`` ``[K, d]``."""
     members, rows = batch.environment.shape
     latent = mean[batch.environment]
-    (location, scale), jacobian = _jacobian(likelihood, batch.inputs, latent)
+    location, scale, slopes = _slopes(likelihood, batch.inputs, latent)
     weight = batch.total / (rows * members) / scale.square()
-    gradient = torch.einsum("mbtd,mbt->mbd", jacobian, weight * (batch.targets - location))
-    precision = torch.einsum("mbtd,mbt,mbte->mbde", jacobian, weight, jacobian)
+    gradient = torch.einsum("mbdt,mbt->mbd", slopes, weight * (batch.targets - location))
+    precision = torch.einsum("mbdt,mbt,mbet->mbde", slopes, weight, slopes)
     index = batch.environment.flatten()
     d = mean.shape[1]
     return (
@@ -96,16 +96,15 @@ def _linearise(likelihood: Any, batch: Minibatch, mean: Tensor) -> tuple[Tensor,
     )
 
 
-def _jacobian(likelihood: Any, inputs: Tensor, latent: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """Location and scale ``[M, B, T]`` and the location's Jacobian in the latent, ``[M, B, T, d]``.
+def _slopes(likelihood: Any, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Location and scale ``[M, B, T]`` and the location's slopes in the latent, ``[M, B, d, T]``.
 
     Where the likelihood does not know it, two backward passes make a forward one: the first gives J^T u as a function
     of a dummy u, and that is linear in u, so that its own gradient is a column of J. (torch.func.jvp computes the same,
     five times slower here.)
     """
     if hasattr(likelihood, "linearised"):
-        location, scale, jacobian, _ = likelihood.linearised(inputs, latent)
-        return (location, scale), jacobian
+        return likelihood.linearised(inputs, latent)[:3]
     with torch.enable_grad():
         latent = latent.detach().requires_grad_()
         location, scale = likelihood(inputs, latent)
@@ -115,4 +114,4 @@ def _jacobian(likelihood: Any, inputs: Tensor, latent: Tensor) -> tuple[tuple[Te
             torch.autograd.grad(pulled[..., axis].sum(), dummy, retain_graph=True)[0]
             for axis in range(latent.shape[-1])
         ]
-    return (location.detach(), scale.detach()), torch.stack(columns, -1)
+    return location.detach(), scale.detach(), torch.stack(columns, -2)

@@ -106,8 +106,8 @@ def _by_linearisation(likelihood: Any, inputs: Tensor, latent: Tensor) -> tuple[
     """Location and scale, as functions of the latent that are linear from where it is."""
     still = latent.detach()
     location, scale, *slopes = likelihood.linearised(inputs, still)
-    moved = (latent - still)[..., None, :]
-    of_location, of_scale = ((slope * moved).sum(-1) for slope in slopes)
+    moved = (latent - still)[..., None]
+    of_location, of_scale = ((slope * moved).sum(-2) for slope in slopes)
     return location + of_location, scale + of_scale
 
 

@@ -59,7 +59,7 @@ def test_its_linearisation_has_its_values_and_slopes(hidden: tuple[int, ...], sa
     for axis, direction in enumerate(torch.eye(2, dtype=torch.float64)):
         slopes = torch.func.jvp(lambda e: net(inputs, e), (latent,), (direction.expand_as(latent),))[1]
         for found, expected in zip((of_location, of_scale), slopes, strict=True):
-            assert torch.allclose(found[..., axis], expected, rtol=1e-10, atol=1e-12)
+            assert torch.allclose(found[..., axis, :], expected, rtol=1e-10, atol=1e-12)
 
 
 def test_planning_without_gradients_gives_the_same_numbers() -> None:
