@@ -140,7 +140,7 @@ def main(arguments: Sequence[str]) -> None:
         }
         decisive = {name: value for name, value in settings.items() if name != "run"}  # it may have been moved
         truth = [flags.context, flags.schedule]  # which the summary of a replay does not tell
-        journal = Journal(meeting.out / UNFINISHED, decisive | {"truth": truth, "config": asdict(config)})
+        journal = Journal(meeting.out / UNFINISHED, decisive | {"context or schedule": truth, "config": asdict(config)})
         make_steps(flags, meeting, journal, family)
         tell_results(flags, meeting, journal, settings, family, trained, reached(folder, flags.checkpoint))
 

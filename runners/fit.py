@@ -121,9 +121,6 @@ def main(arguments: Sequence[str]) -> None:
     path = flags.out or Path("runs") / f"fit-{config.agent}-{config.seed}"
     RunFolder.require_free(path)
     with lock_folder(path):  # only now: data and settings that make no sense have been refused
-        folder = RunFolder.create(path, to_json(config))
-        described.save(folder.path)
-
         elbos: list[float] = []
         with tqdm(desc="training", unit="epoch", dynamic_ncols=True, total=epochs(config, team.shares, trained)) as bar:
 
@@ -134,6 +131,8 @@ def main(arguments: Sequence[str]) -> None:
 
             team.train(trained, derive_generator(config.seed, "fit", "training"), on_epoch)
         rows = fit_metrics(team, data, trained, held_out)
+        folder = RunFolder.create(path, to_json(config))  # only now: a fit that is cut short leaves --out free
+        described.save(folder.path)
         folder.save_round(0, trained, [], team.state_dict(), ())
         folder.save_round(1, held_out, rows, team.state_dict(), ())
         write_json_lines(folder.path / "learning.jsonl", ({"epoch": i, "elbo": elbo} for i, elbo in enumerate(elbos)))

@@ -21,10 +21,11 @@ def make_folder(path: Path) -> Path:
     """Make a folder, and those above it, before the work whose results it shall hold.
 
     Raises:
-        UserError: if it cannot be made.
+        UserError: if it cannot be made, or nothing can be written into it.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=path).close()  # it may have been there before, and be read-only
     except OSError as fault:
         raise UserError(f"cannot write to {path}: {fault.strerror}") from None
     return path
@@ -34,7 +35,7 @@ def make_room(file: Path) -> Path:
     """Make the folder of a file, before the work whose results the file shall hold.
 
     Raises:
-        UserError: if it cannot be made, or the file is a folder.
+        UserError: if it cannot be made or written into, or the file is a folder.
     """
     if file.is_dir():
         raise UserError(f"{file} is a folder: name a file in it")

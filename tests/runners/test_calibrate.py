@@ -105,6 +105,14 @@ def test_bad_flags_are_refused(flags: list[str], words: str, run: Path, capsys: 
     assert words in refused([str(run), *flags], capsys)
 
 
+def test_a_folder_that_cannot_be_written_into_is_told_before_the_work(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pyro_dynamics.runners.calibrate.calibrate", lambda *_: pytest.fail("it has begun"))
+    place = "/proc/self"  # even for root; where there is none, nobody may make it
+    assert f"cannot write to {place}: " in refused([str(run), *FAST, "--out", f"{place}/table.json"], capsys)
+
+
 @pytest.mark.parametrize("agent", ["generalist", "specialist"])
 def test_a_run_without_a_latent_is_refused(agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / agent

@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from logged_pendulums import SMALL, pendulum_log, refused, saved
 
-from pyro_dynamics.experiments import RunFolder
+from pyro_dynamics.experiments import RunFolder, Team
+from pyro_dynamics.runners import adapt
 from pyro_dynamics.runners.assembly import load_run
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.transitions import Transitions
@@ -82,6 +84,36 @@ def test_a_stream_of_unknown_gravity_can_be_followed(run: Path, tmp_path: Path) 
     assert main(["adapt", str(run), "--replay", str(new), *told]) == 0
     rows = [json.loads(line) for line in (out / "steps.jsonl").read_text().splitlines()]
     assert [row["context"] for row in rows] == [3.0] * 10 + [4.0] * 2
+
+
+def interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_replay_that_was_stopped_goes_on_with_the_same_contexts_alone(
+    run: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    follow = ["adapt", str(run), "--replay", str(log), "--where", "6", "--steps", "5", "--quiet"]
+    follow += ["--out", str(tmp_path), "--schedule"]
+    with monkeypatch.context() as patch:
+        patch.setattr(adapt, "tell_results", interrupted)
+        assert main([*follow, "0:2,3:6"]) == 130
+    told = refused([*follow, "0:2,3:10"], capsys)
+    assert "is what is left of an adaptation with another context or schedule" in told
+    assert main([*follow, "0:2,3:6"]) == 0
+    assert "goes on after 5 steps" in capsys.readouterr().out
+    rows = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
+    assert [row["context"] for row in rows] == [2.0] * 3 + [6.0] * 2
+
+
+def test_a_fit_that_was_stopped_leaves_its_place_free(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = ["fit", str(log), *SMALL, "--offline.min-steps", "1", "--group", "gravity", "--out", str(tmp_path / "run")]
+    with monkeypatch.context() as patch:
+        patch.setattr(Team, "train", interrupted)
+        assert main(fit) == 130
+    assert main(fit) == 0
 
 
 def test_the_runs_own_files_know_their_environments(run: Path, tmp_path: Path) -> None:
