@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tyro
 from tqdm import tqdm, trange
+from xarray import DataTree
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.datatree import environment_labels, to_datatree
@@ -16,7 +17,7 @@ from pyro_dynamics.diagnostics.report import Report
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.diagnosis import look_at_latents, posterior_quality
+from pyro_dynamics.experiments.diagnosis import PosteriorQuality, has_too_few_draws, look_at_latents, posterior_quality
 from pyro_dynamics.experiments.diagnosis_report import Findings, Posterior, run_report
 from pyro_dynamics.experiments.files import make_folder, plain, write_json, write_tree
 from pyro_dynamics.experiments.held_out import predict_held_out
@@ -42,6 +43,8 @@ NUTS_ROWS, NUTS_DRAWS, NUTS_WARM_UP, NUTS_CHAINS = 50, 200, 200, 2
 """A thinned data set: each leapfrog step of NUTS evaluates the network on all of it."""
 ORACLE = "an oracle, which is told the true context and infers nothing,"
 
+DRAWS = (1000, 4000)
+"""From each posterior; the second where the first is too few for a guide that is much wider than its posterior."""
 MOST = {"draws": 20_000, "particles": 20_000, "refits": 100}
 """More would fill the memory, and tell nothing new."""
 
@@ -60,8 +63,8 @@ class DiagnoseFlags:
 
     dir: tyro.conf.Positional[Path]
     """Folder of a trained run, or of the results of an adaptation."""
-    draws: int = 1000
-    """Draws from each posterior."""
+    draws: int | None = None
+    """Draws from each posterior; by default 1000, and 4000 where a guide is so wide that few of them count."""
     horizon: int = 20
     """Steps of the many-step predictions."""
     particles: int = 200
@@ -104,10 +107,13 @@ def check(flags: DiagnoseFlags) -> None:
         UserError: naming the flag.
     """
     for name, least in (("draws", 100), ("horizon", 1), ("particles", 20), ("refits", 0), ("sbc", 0), ("seed", 0)):
-        if getattr(flags, name) < least:
-            raise UserError(f"--{name} must be at least {least}, not {getattr(flags, name)}")
-        if name in MOST and getattr(flags, name) > MOST[name]:
-            raise UserError(f"--{name} must be at most {MOST[name]}, not {getattr(flags, name)}: memory grows with it")
+        value = getattr(flags, name)
+        if value is None:
+            continue
+        if value < least:
+            raise UserError(f"--{name} must be at least {least}, not {value}")
+        if name in MOST and value > MOST[name]:
+            raise UserError(f"--{name} must be at most {MOST[name]}, not {value}: memory grows with it")
     if flags.seed >= 2**63:
         raise UserError(f"--seed must be below 2**63, not {flags.seed}")
     if 0 < flags.sbc < 50:
@@ -131,14 +137,11 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
         agents = [agent, *refits(agent, config, family, trained, flags)]
         about = {"run": str(flags.dir), "round": m, "seed": flags.seed}
         about |= {"parameter": ", ".join(family.parameters), "parameter_unit": ", ".join(family.units)}
-        with tqdm(total=len(agents) * len(trained), desc="posterior", unit="transition", disable=None) as bar:
-            tree = to_datatree(
-                agents, trained, flags.draws, contexts=family.train, seed=flags.seed, attrs=about, on_rows=bar.update
-            )
+        tree, quality = weighed(agents, trained, family, about, flags)
         write_tree(out / "posterior.nc", tree)
         posterior = Posterior(
             tree,
-            posterior_quality(tree),
+            quality,
             look_at_latents(tree, family.train),
             others,
             traversal(agent, episodes, held_out.horizon) if len(labels) > 1 else None,
@@ -149,7 +152,8 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     how = "told its context" if agent.guide.told else f"guide {config.guide}"
     title = f"{family.name}: {config.agent} agent, {how}, round {m}"
     found = Findings(title, family, agent.task, labels, held_out, posterior)
-    settings = {name: getattr(flags, name) for name in ("draws", "horizon", "particles", "refits", "seed")}
+    settings = {name: getattr(flags, name) for name in ("horizon", "particles", "refits", "seed")}
+    settings["draws"] = None if posterior is None else posterior.quality[0].importance.draws
     numbers = {"verdicts": found.verdicts, "predictions": held_out.quality}
     if posterior is not None:
         numbers |= {name: getattr(posterior, name) for name in ("quality", "latents", "sbc", "nuts")}
@@ -158,6 +162,21 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     if config.agent == "oracle":
         print(f"\n{ORACLE} has no posterior to judge: these verdicts are on its predictions")
     tell_report(run_report(found), out)
+
+
+def weighed(
+    agents: Sequence[Agent], trained: Transitions, family: Family, about: dict[str, Any], flags: DiagnoseFlags
+) -> tuple[DataTree, list[PosteriorQuality]]:
+    """Draws from each posterior, and what the model says of them."""
+    for draws in DRAWS if flags.draws is None else (flags.draws,):
+        with tqdm(total=len(agents) * len(trained), desc="posterior", unit="transition", disable=None) as bar:
+            tree = to_datatree(
+                agents, trained, draws, contexts=family.train, seed=flags.seed, attrs=about, on_rows=bar.update
+            )
+        quality = posterior_quality(tree)
+        if not any(has_too_few_draws(one.importance) for one in quality):
+            break
+    return tree, quality
 
 
 def read_transitions(

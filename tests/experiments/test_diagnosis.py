@@ -9,7 +9,7 @@ import torch
 from torch.distributions import Distribution, Independent, MultivariateNormal, Normal
 
 from pyro_dynamics.diagnostics.importance import importance
-from pyro_dynamics.experiments.diagnosis import PosteriorQuality, judge
+from pyro_dynamics.experiments.diagnosis import PosteriorQuality, has_too_few_draws, judge
 from pyro_dynamics.experiments.held_out import PredictionQuality, unit_scale
 
 WELL = PredictionQuality(
@@ -24,9 +24,9 @@ WELL = PredictionQuality(
 )
 
 
-def quality(posterior: Distribution, guide: Distribution, seed: int = 0) -> PosteriorQuality:
+def quality(posterior: Distribution, guide: Distribution, seed: int = 0, draws: int = 1000) -> PosteriorQuality:
     torch.manual_seed(seed)
-    e = guide.sample(torch.Size([1000]))
+    e = guide.sample(torch.Size([draws]))
     found = importance(posterior.log_prob(e).double().numpy(), guide.log_prob(e).double().numpy(), e.numpy())
     return PosteriorQuality(found, divergence=3.0, elpd=-1.0, elpd_se=0.1, unstable=0.0)
 
@@ -44,6 +44,19 @@ def test_mean_field_on_a_correlated_posterior_is_flagged_and_full_rank_is_not(co
     fitted = gaussian(correlation, mean=0.03, sd=1.02)
     assert judge("0", quality(gaussian(correlation), fitted, seed), WELL).words == "believe"
     assert judge("0", quality(gaussian(correlation), gaussian(correlation), seed), WELL).words == "believe"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_guide_that_is_only_wide_is_believed_with_enough_draws(seed: int) -> None:
+    for wide, draws in [(8.0, 1000), (12.0, 4000)]:
+        few = quality(gaussian(), gaussian(sd=wide), seed, draws)
+        assert few.importance.reliable or has_too_few_draws(few.importance)
+        if not few.importance.reliable:
+            assert "give more by --draws" in judge("0", few, WELL).why
+        more = quality(gaussian(), gaussian(sd=wide), seed, 4 * draws)
+        assert judge("0", more, WELL).words == "believe, but wide"
+    for faulty in (gaussian(mean=4.0), gaussian(sd=0.3)):
+        assert not has_too_few_draws(quality(gaussian(), faulty, seed).importance)
 
 
 def test_each_fault_has_its_words() -> None:

@@ -8,6 +8,7 @@ import pytest
 import xarray
 
 from pyro_dynamics.experiments.files import write_whole
+from pyro_dynamics.runners import diagnose
 from pyro_dynamics.runners.main import main
 
 TINY = [
@@ -67,6 +68,17 @@ def test_a_run_gets_report_numbers_and_posterior(run: Path, capsys: pytest.Captu
     tree = xarray.open_datatree(out / "posterior.nc", engine="h5netcdf")
     assert tree["posterior"]["e"].sizes == {"chain": 2, "draw": 120, "environment": 5, "latent": 2}
     assert tree.attrs["parameter"] == "gravity"
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_more_draws_are_taken_where_a_wide_guide_needs_them(
+    wide: bool, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnose, "DRAWS", (100, 150))
+    monkeypatch.setattr(diagnose, "has_too_few_draws", lambda found: wide)
+    assert main(["diagnose", str(run), *FEW[2:], "--out", str(tmp_path)]) == 0
+    told = json.loads((tmp_path / "diagnostics.json").read_text())
+    assert told["settings"]["draws"] == told["quality"][0]["importance"]["draws"] == (150 if wide else 100)
 
 
 def test_same_seed_same_numbers(run: Path, tmp_path: Path) -> None:
