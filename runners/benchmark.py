@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal, get_args
 
 import torch
@@ -27,6 +28,11 @@ from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, preset_
 from pyro_dynamics.runners.main import run_as_module
 
 BenchmarkPreset = Literal["paper", "realtime"]
+Job = tuple[BenchmarkPreset, str]
+"""A kind of work at the settings of a preset."""
+PRESETS: tuple[BenchmarkPreset, ...] = get_args(BenchmarkPreset)
+KINDS = ("plan", "update", "control_step", "train_epoch")
+PEERS_JOBS: list[Job] = [("paper", "plan"), ("paper", "train_epoch")]
 FAMILY = "halfcheetah-tilt"
 BATCH = 256
 """Of the training epoch: the peer's, so that both do the same work."""
@@ -78,40 +84,51 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def timed(flags: BenchmarkFlags) -> tuple[list[dict[str, Any]], list[str]]:
-    """A row for each kind of work and preset, and what there is to say about them."""
-    rows, notes = [], []
-    presets: tuple[BenchmarkPreset, ...] = get_args(BenchmarkPreset)
-    jobs = [(preset, kind) for preset in presets for kind in ("plan", "update", "control_step", "train_epoch")]
-    bar = tqdm(total=len(jobs) + 2 * (flags.peer is not None), unit="job", disable=None, dynamic_ncols=True)
-    peer = [peer_times(flags, bar)] if flags.peer is not None else []
-    agents = {preset: build_from(configuration(flags, preset), 1) for preset in presets}
-    for preset, kind in jobs:
-        bar.set_description(f"{preset} {kind}")
-        agent = agents[preset]
-        cost = measure(getattr(Work(agent), kind), calls_for(flags.calls, kind, preset))
-        rows.append(row(flags, preset, kind, agent, cost))
-        if (preset, kind) == ("paper", "plan"):
-            bare = measure(benchmark.forwards(agent), flags.calls)
-            share = benchmark.share_of_matrix_products(agent, cost)
-            notes.append(
-                f"The paper's plan takes {cost.cpu / bare.cpu:.2f} times its bare passes through the networks."
-            )
-            notes.append(f"It runs at {share:.0%} of the rate that this processor reaches in matrix products alone.")
-        bar.update()
-    peer += [peer_times(flags, bar)] if flags.peer is not None else []
-    bar.close()
-    for one in rows:
-        if one["preset"] == "paper" and one["work"] in (peer[0] if peer else ()):
-            one["peer_cpu_s"] = sum(times[one["work"]] for times in peer) / len(peer)
-    for precision in ("float32", "bfloat16"):
-        rank = benchmark.rank_correlation(agents["paper"], getattr(torch, precision))
-        notes.append(f"Rank correlation of returns with those in float64: {precision} {rank:.5f}.")
-    return rows, notes
+    """A row for each kind of work and preset, and what there is to say about them.
+
+    What the peer does too is timed in turn with it, so that both meet the same moods of the machine.
+    """
+    jobs: list[Job] = [(preset, kind) for preset in PRESETS for kind in KINDS]
+    agents = {preset: build_from(configuration(flags, preset), 1) for preset in PRESETS}
+    turns = [jobs] if flags.peer is None else [jobs, *[PEERS_JOBS] * (flags.calls - 1)]
+    ours: dict[Job, list[Cost]] = {job: [] for job in jobs}
+    theirs: dict[Job, list[float]] = {job: [] for job in jobs}
+    total = sum(map(len, turns)) + (flags.peer is not None) * len(turns)
+    with tqdm(total=total, unit="job", disable=None, dynamic_ncols=True) as bar:
+        for turn in turns:
+            for job, seconds in peer_times(flags, bar).items() if flags.peer is not None else ():
+                theirs[job].append(seconds)
+            for preset, kind in turn:
+                bar.set_description(f"{preset} {kind}")
+                calls = calls_for(flags, preset, kind)
+                ours[preset, kind].append(measure(getattr(Work(agents[preset]), kind), calls))
+                bar.update()
+    rows = [row(flags, *job, agents[job[0]], median_cost(ours[job]), theirs[job]) for job in jobs]
+    return rows, remarks(agents["paper"], median_cost(ours["paper", "plan"]), flags.calls)
 
 
-def calls_for(calls: int, kind: str, preset: str) -> int:
-    """Cheap calls are noisy, and there is time for more of them."""
-    return calls if (preset, kind) in (("paper", "plan"), ("paper", "control_step")) else 5 * calls
+def remarks(agent: Agent, plan: Cost, calls: int) -> list[str]:
+    """How near the plan is to what the processor can do, and what it loses by its precision."""
+    bare = measure(benchmark.forwards(agent), calls)
+    share = benchmark.share_of_matrix_products(agent, plan)
+    ranks = {name: benchmark.rank_correlation(agent, getattr(torch, name)) for name in ("float32", "bfloat16")}
+    return [
+        f"The paper's plan takes {plan.cpu / bare.cpu:.2f} times its bare passes through the networks.",
+        f"It runs at {share:.0%} of the rate that this processor reaches in matrix products alone.",
+        *(f"Rank correlation of returns with those in float64: {name} {rank:.5f}." for name, rank in ranks.items()),
+    ]
+
+
+def median_cost(costs: Sequence[Cost]) -> Cost:
+    """Of several measurements."""
+    return Cost(median(cost.cpu for cost in costs), median(cost.wall for cost in costs))
+
+
+def calls_for(flags: BenchmarkFlags, preset: str, kind: str) -> int:
+    """Cheap calls are noisy, and there is time for more of them; what is done in turn with the peer is done anew."""
+    if (preset, kind) in (("paper", "plan"), ("paper", "control_step")):
+        return 1 if flags.peer is not None and kind == "plan" else flags.calls
+    return 5 * flags.calls
 
 
 def configuration(flags: BenchmarkFlags, preset: BenchmarkPreset) -> RunConfig:
@@ -129,7 +146,9 @@ def build_from(config: RunConfig, environments: int) -> Agent:
     return build_agent(config, family, action_space(family, config.steps), environments)
 
 
-def row(flags: BenchmarkFlags, preset: str, kind: str, agent: Agent, cost: Cost) -> dict[str, Any]:
+def row(
+    flags: BenchmarkFlags, preset: str, kind: str, agent: Agent, cost: Cost, peers: Sequence[float]
+) -> dict[str, Any]:
     """One line of the JSON file."""
     return {
         "work": kind,
@@ -140,15 +159,15 @@ def row(flags: BenchmarkFlags, preset: str, kind: str, agent: Agent, cost: Cost)
         "environments": agent.environments,
         "cpu_s": cost.cpu,
         "wall_s": cost.wall,
-        "peer_cpu_s": None,
+        "peer_cpu_s": median(peers) if peers else None,
     }
 
 
-def peer_times(flags: BenchmarkFlags, bar: tqdm) -> dict[str, float]:
-    """The peer's processor seconds; raises :class:`UserError` if it cannot run."""
+def peer_times(flags: BenchmarkFlags, bar: tqdm) -> dict[Job, float]:
+    """The peer's processor seconds at :data:`PEERS_JOBS`; raises :class:`UserError` if it cannot run."""
     bar.set_description("mbrl-lib")
     script = str(Path(peer_mbrl_lib.__file__))
-    command = [str(flags.peer), script, "--threads", str(flags.threads), "--calls", str(flags.calls)]
+    command = [str(flags.peer), script, "--threads", str(flags.threads), "--calls", "2"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     try:
         ran = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -159,7 +178,7 @@ def peer_times(flags: BenchmarkFlags, bar: tqdm) -> dict[str, float]:
         raise UserError(f"mbrl-lib does not run under {flags.peer}: {last}; how to install it stands in {script}")
     bar.update()
     times: dict[str, float] = json.loads(ran.stdout.strip().splitlines()[-1])
-    return times
+    return {("paper", work): seconds for work, seconds in times.items()}
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
