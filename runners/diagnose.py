@@ -17,7 +17,7 @@ from pyro_dynamics.diagnostics.report import Report
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.diagnosis import PosteriorQuality, has_too_few_draws, look_at_latents, posterior_quality
+from pyro_dynamics.experiments.diagnosis import PosteriorQuality, look_at_latents, posterior_quality
 from pyro_dynamics.experiments.diagnosis_report import Findings, Posterior, run_report
 from pyro_dynamics.experiments.files import make_folder, plain, write_json, write_tree
 from pyro_dynamics.experiments.held_out import predict_held_out
@@ -174,7 +174,7 @@ def weighed(
                 agents, trained, draws, contexts=family.train, seed=flags.seed, attrs=about, on_rows=bar.update
             )
         quality = posterior_quality(tree)
-        if not any(has_too_few_draws(one.importance) for one in quality):
+        if not any(one.importance.only_wide for one in quality):
             break
     return tree, quality
 

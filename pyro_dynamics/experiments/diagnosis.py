@@ -94,25 +94,12 @@ def _miss(found: Importance) -> str:
     """Where a guide misses its posterior, as far as its own draws can tell."""
     if math.isnan(found.k_hat):
         return "the densities are not finite"
-    shift, spread = _largest_shift(found), min(found.spread)
+    shift, spread = max(map(abs, found.shift)), min(found.spread)
     if shift > 1:
         return f"the guide is off its posterior by {shift:.1f} of its sds or more"
-    if has_too_few_draws(found):
+    if found.only_wide:
         return f"the guide is wide, and only {found.effective:.0f} of its draws count: give more by --draws"
     return f"the guide is too narrow: {spread:.2f} of the weighted draws' sd, or less"
-
-
-def _largest_shift(found: Importance) -> float:
-    return max(map(abs, found.shift))
-
-
-def has_too_few_draws(found: Importance) -> bool:
-    """Whether a guide is condemned only for being wide: more draws may acquit it.
-
-    Of a Gaussian guide in two dimensions that is 8 times as wide as its Gaussian posterior, whose weights are bounded,
-    1000 draws say k-hat 1.4 and 4000 say 0.0 (medians).
-    """
-    return not found.reliable and min(found.spread) > 1 and _largest_shift(found) <= 1
 
 
 def _intervals(predictions: PredictionQuality) -> str:

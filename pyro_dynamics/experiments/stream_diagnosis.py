@@ -264,11 +264,13 @@ def _judge(
 def _wrong_posterior(steps: Sequence[int], judged: Sequence[Importance], told: Sequence[int]) -> list[Trouble]:
     """Stretches over which k-hat is not below its threshold at two checkpoints running or more.
 
+    Where the belief is only wide it is not wrong, and its draws are too few to say more.
+
     A change of context begins a new one: the belief is then wrong about another thing. A stretch lasts until the
     checkpoint that is well again; a single one, between others or at the very end, ends nothing.
     """
     change = _change(told)[list(steps)]
-    bad = np.array([not one.reliable for one in judged])
+    bad = np.array([not one.reliable and not one.only_wide for one in judged])
     found = []
     for start, end in stretches(bad, change, shortest=2, join=1):
         until = steps[end + 1] - 1 if end + 2 < len(steps) else steps[-1]
@@ -376,6 +378,7 @@ def _why(
             highest = f"{max(k_hat):.2f} at step {steps[int(np.argmax(k_hat))]}"
             reasons.append(
                 f"k-hat was at no two checkpoints running above {judged[0].threshold:.2f} (the highest: {highest})"
+                + (", but where the belief was only wide" if any(one.only_wide for one in judged) else "")
             )
         else:
             reasons.append("this agent infers no latent, and so has no belief: only its predictions were looked at")

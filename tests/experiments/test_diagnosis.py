@@ -9,7 +9,7 @@ import torch
 from torch.distributions import Distribution, Independent, MultivariateNormal, Normal
 
 from pyro_dynamics.diagnostics.importance import importance
-from pyro_dynamics.experiments.diagnosis import PosteriorQuality, has_too_few_draws, judge
+from pyro_dynamics.experiments.diagnosis import PosteriorQuality, judge
 from pyro_dynamics.experiments.held_out import PredictionQuality, unit_scale
 
 WELL = PredictionQuality(
@@ -50,13 +50,13 @@ def test_mean_field_on_a_correlated_posterior_is_flagged_and_full_rank_is_not(co
 def test_a_guide_that_is_only_wide_is_believed_with_enough_draws(seed: int) -> None:
     for wide, draws in [(8.0, 1000), (12.0, 4000)]:
         few = quality(gaussian(), gaussian(sd=wide), seed, draws)
-        assert few.importance.reliable or has_too_few_draws(few.importance)
+        assert few.importance.reliable or few.importance.only_wide
         if not few.importance.reliable:
             assert "give more by --draws" in judge("0", few, WELL).why
         more = quality(gaussian(), gaussian(sd=wide), seed, 4 * draws)
         assert judge("0", more, WELL).words == "believe, but wide"
     for faulty in (gaussian(mean=4.0), gaussian(sd=0.3)):
-        assert not has_too_few_draws(quality(gaussian(), faulty, seed).importance)
+        assert not quality(gaussian(), faulty, seed).importance.only_wide
 
 
 def test_each_fault_has_its_words() -> None:

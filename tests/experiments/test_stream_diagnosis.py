@@ -98,6 +98,19 @@ def test_an_exact_belief_about_what_stays_is_believed() -> None:
     assert "90%" in found.why
 
 
+def test_a_belief_that_is_only_wide_is_not_condemned_and_one_that_is_off_too_is() -> None:
+    agent, happened, latent, log_q = stream([1.0] * STEPS)
+    mean = latent.mean(1, keepdims=True)
+    deviation = latent.std(1, keepdims=True)
+    wide, log_q = mean + 8 * (latent - mean), log_q - 2 * math.log(8)
+    found = diagnose_stream(agent, happened, wide, log_q, [1.0] * STEPS, TEMPERATURE)
+    assert sum(k_hat > found.threshold for k_hat in found.k_hat) > len(found.k_hat) / 2  # 400 draws are too few
+    assert found.verdict == "believe"
+    assert "but where the belief was only wide" in found.why
+    off = diagnose_stream(agent, happened, wide + 16 * deviation, log_q, [1.0] * STEPS, TEMPERATURE)
+    assert off.verdict.startswith("do not believe since step")
+
+
 def test_the_same_belief_is_wrong_from_a_switch_on() -> None:
     switch = 60
     found = diagnosed([-1.0] * switch + [1.0] * (STEPS - switch))

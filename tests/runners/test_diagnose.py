@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import xarray
 
+from pyro_dynamics.diagnostics.importance import Importance
 from pyro_dynamics.experiments.files import write_whole
 from pyro_dynamics.runners import diagnose
 from pyro_dynamics.runners.main import main
@@ -75,7 +76,7 @@ def test_more_draws_are_taken_where_a_wide_guide_needs_them(
     wide: bool, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(diagnose, "DRAWS", (100, 150))
-    monkeypatch.setattr(diagnose, "has_too_few_draws", lambda found: wide)
+    monkeypatch.setattr(Importance, "only_wide", wide)
     assert main(["diagnose", str(run), *FEW[2:], "--out", str(tmp_path)]) == 0
     told = json.loads((tmp_path / "diagnostics.json").read_text())
     assert told["settings"]["draws"] == told["quality"][0]["importance"]["draws"] == (150 if wide else 100)
