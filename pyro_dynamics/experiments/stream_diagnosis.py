@@ -5,7 +5,6 @@ from the steps since then alone. Draws of the belief are weighted by it, and the
 (Vehtari, Simpson, Gelman, Yao and Gabry 2024, arXiv:1507.02646).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +14,20 @@ import torch
 
 from pyro_dynamics.diagnostics.context_text import columns
 from pyro_dynamics.diagnostics.datatree import draw_log_likelihood
-from pyro_dynamics.diagnostics.health import LOW_COVERAGE, RECENT
+from pyro_dynamics.diagnostics.health import RECENT
 from pyro_dynamics.diagnostics.importance import Importance, importance
 from pyro_dynamics.diagnostics.probe import ContextProbe
-from pyro_dynamics.diagnostics.stream_figure import REGION, central_region
+from pyro_dynamics.diagnostics.stream_figure import central_region
 from pyro_dynamics.environments import Context
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.experiments.stream_troubles import (
+    Trouble,
+    low_coverage,
+    outside_region,
+    reasons_for,
+    verdict_on,
+    wrong_posterior,
+)
 from pyro_dynamics.transitions import Transitions
 
 SHORT = 5
@@ -31,25 +38,6 @@ GROWTH = 0.1
 """A checkpoint with a tenth more transitions than the last tells little new, and costs as much as it has of them."""
 LIMIT = 7_000_000
 """Network evaluations of one diagnosis: 20 s on one core for 3 layers of 128 units."""
-OUTSIDE = 10
-"""Steps running for which the truth must lie outside that region before it counts."""
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """A stretch of steps over which something is wrong.
-
-    Attributes:
-        first: its first step.
-        last: its last step.
-        kind: ``k-hat``, ``coverage`` or ``outside``.
-        words: for people, with the steps and the numbers.
-    """
-
-    first: int
-    last: int
-    kind: str
-    words: str
 
 
 @dataclass(frozen=True)
@@ -136,7 +124,7 @@ def diagnose_stream(
         _refuse_another_run(agent, data, latent)
         steps = checkpoints(told, every, latent.shape[1] * agent.model.likelihood.members)
         judged = [_judge(agent, data, latent[t], log_q[t], told[t], t, temperature) for t in steps]
-        trouble += _wrong_posterior(steps, judged, told)
+        trouble += wrong_posterior(steps, judged, told)
         probe, error = make_probe(trained_means, trained_contexts)
         if probe is not None and error is not None:
             decoded = central_region(probe.predict(latent))
@@ -144,10 +132,13 @@ def diagnose_stream(
             truth = columns(contexts, len(parameters)).T
             compared = not np.isnan(truth).all()
             for column in zip(regions, np.atleast_1d(error), truth, parameters, strict=True):
-                trouble += _outside(*column, told)
+                trouble += outside_region(*column, told)
     running = np.zeros(0) if coverage is None else running_coverage(coverage)
-    trouble += _low_coverage(running, len(data))
+    trouble += low_coverage(running, len(data))
     trouble.sort(key=lambda one: (one.first, one.last))
+    reasons = reasons_for(trouble, steps, judged, running, parameters if compared else ())
+    if windowed and judged:
+        reasons.append(f"where the context changed all the time, the last {WINDOW} steps were the yardstick")
     return StreamDiagnosis(
         length=len(data),
         steps=steps,
@@ -157,8 +148,8 @@ def diagnose_stream(
         threshold=judged[0].threshold if judged else 0.7,
         shift=[one.shift for one in judged],
         trouble=trouble,
-        verdict=_verdict(trouble, len(data)) if judged or trouble else "no posterior",
-        why=_why(trouble, steps, judged, running, parameters if compared else (), windowed),
+        verdict=verdict_on(trouble, len(data)) if judged or trouble else "no posterior",
+        why="; ".join(reasons),
         running=running.tolist(),
         decoded=None if decoded is None else decoded.tolist(),
         probe_error=None if error is None else error.tolist(),
@@ -259,135 +250,3 @@ def _judge(
     for _, value in draw_log_likelihood(agent, data.select(torch.arange(since, step + 1)), draws[:, None]):
         log_p += temperature * value.double().sum(1)
     return importance(log_p.numpy(), log_q.astype(float), latent.astype(float))
-
-
-def _wrong_posterior(steps: Sequence[int], judged: Sequence[Importance], told: Sequence[int]) -> list[Trouble]:
-    """Stretches over which k-hat is not below its threshold at two checkpoints running or more.
-
-    Where the belief is only wide it is not wrong, and its draws are too few to say more.
-
-    A change of context begins a new one: the belief is then wrong about another thing. A stretch lasts until the
-    checkpoint that is well again; a single one, between others or at the very end, ends nothing.
-    """
-    change = _change(told)[list(steps)]
-    bad = np.array([not one.reliable and not one.only_wide for one in judged])
-    found = []
-    for start, end in stretches(bad, change, shortest=2, join=1):
-        until = steps[end + 1] - 1 if end + 2 < len(steps) else steps[-1]
-        words = _words_on_posterior(steps[start], until, judged[start : end + 1])
-        found.append(Trouble(steps[start], until, "k-hat", words))
-    return found
-
-
-def _change(told: Sequence[int]) -> np.ndarray:
-    """How many changes of context a told agent has been told of at each step, ``[T]``."""
-    return np.cumsum([start == t for t, start in enumerate(told)])
-
-
-def _words_on_posterior(first: int, last: int, part: Sequence[Importance]) -> str:
-    worst = float(np.nanmax([one.k_hat for one in part] + [-np.inf]))
-    off = max(float(np.abs(one.shift).max()) for one in part)
-    return (
-        f"steps {first} to {last}: the belief is not what the steps since the last change say (k-hat up to "
-        f"{worst:.2f}, threshold {part[0].threshold:.2f}; its mean is off by {off:.1f} of its standard deviations or "
-        "more)"
-    )
-
-
-def _low_coverage(running: np.ndarray, length: int) -> list[Trouble]:
-    """Stretches over which the coverage of the last 50 steps is low; fewer than 50 steps say too little."""
-    if length < RECENT:
-        return []
-    found = []
-    for start, end in stretches(running < LOW_COVERAGE, np.zeros(len(running)), shortest=1, join=OUTSIDE):
-        first, last = (index + length - len(running) for index in (start, end))
-        words = (
-            f"steps {first} to {last}: of the {RECENT} steps up to each only {running[start : end + 1].min():.0%} at "
-            "worst lay in the 90 % intervals"
-        )
-        found.append(Trouble(first, last, "coverage", words))
-    return found
-
-
-def _outside(
-    decoded: np.ndarray, error: float, truth: np.ndarray, parameter: str, told: Sequence[int]
-) -> list[Trouble]:
-    """Stretches over which the truth ``[T]`` is farther outside the decoded region ``[3, T]`` than the probe errs."""
-    low, _, high = decoded
-    beyond = np.maximum(low - truth, truth - high)
-    found = []
-    for first, last in stretches(beyond > error, _change(told), shortest=OUTSIDE, join=OUTSIDE):
-        words = (
-            f"steps {first} to {last}: the true {parameter} lies outside the belief's {100 * REGION:.0f} % region (by "
-            f"up to {beyond[first : last + 1].max():.2g}; the probe itself errs by {error:.2g})"
-        )
-        found.append(Trouble(first, last, "outside", words))
-    return found
-
-
-def stretches(bad: np.ndarray, part: np.ndarray, shortest: int, join: int) -> list[tuple[int, int]]:
-    """First and last index of each run of true values.
-
-    Args:
-        bad: ``[n]``.
-        part: rising numbers ``[n]``; a run ends where they do.
-        shortest: of fewer values a run does not count.
-        join: runs with so many other values between them, or fewer, are one.
-    """
-    merged: list[tuple[int, int]] = []
-    for number in np.unique(part):
-        here = np.flatnonzero(part == number)
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], bad[here], [False]]).astype(int))) + here[0]
-        joined: list[tuple[int, int]] = []
-        for first, end in edges.reshape(-1, 2).tolist():
-            if end - first < shortest:
-                continue
-            if joined and first - joined[-1][1] - 1 <= join:
-                first = joined.pop()[0]
-            joined.append((first, end - 1))
-        merged += joined
-    return merged
-
-
-def _verdict(trouble: Sequence[Trouble], length: int) -> str:
-    if not trouble:
-        return "believe"
-    since = length
-    # From the end back, through troubles that follow one another.
-    for one in sorted(trouble, key=lambda one: -one.last):
-        if one.last >= since - 1:
-            since = min(since, one.first)
-    if since < length:
-        return f"do not believe since step {since}"
-    return f"believe again since step {max(one.last for one in trouble) + 1}"
-
-
-def _why(
-    trouble: Sequence[Trouble],
-    steps: Sequence[int],
-    judged: Sequence[Importance],
-    running: np.ndarray,
-    compared: Sequence[str],
-    windowed: bool,
-) -> str:
-    """The troubles, or what was looked at and found well; ``compared``: the parameters whose truth is known."""
-    reasons = [one.words for one in trouble]
-    if not trouble:
-        if judged:
-            k_hat = [math.inf if math.isnan(one.k_hat) else one.k_hat for one in judged]
-            highest = f"{max(k_hat):.2f} at step {steps[int(np.argmax(k_hat))]}"
-            reasons.append(
-                f"k-hat was at no two checkpoints running above {judged[0].threshold:.2f} (the highest: {highest})"
-                + (", but where the belief was only wide" if any(one.only_wide for one in judged) else "")
-            )
-        else:
-            reasons.append("this agent infers no latent, and so has no belief: only its predictions were looked at")
-        if len(running):
-            reasons.append(f"of any {RECENT} steps at least {running.min():.0%} lay in the 90 % intervals")
-        if compared:
-            reasons.append(
-                f"the true {', '.join(compared)} did not stay outside the belief's {100 * REGION:.0f} % region"
-            )
-    if windowed and judged:
-        reasons.append(f"where the context changed all the time, the last {WINDOW} steps were the yardstick")
-    return "; ".join(reasons)

@@ -20,10 +20,10 @@ from pyro_dynamics.experiments.stream_diagnosis import (
     checkpoints,
     diagnose_stream,
     make_probe,
-    stretches,
     told_since,
 )
 from pyro_dynamics.experiments.stream_folder import load_adaptation
+from pyro_dynamics.experiments.stream_troubles import stretches
 from pyro_dynamics.guides import FullRankGuide
 from pyro_dynamics.inference import BELIEFS, KalmanUpdate, KalmanUpdateConfig, OfflineConfig
 from pyro_dynamics.models import HierarchicalModel, LinearGaussian
