@@ -84,7 +84,7 @@ class Ensemble(nn.Module):
         Returns:
             Location and scale, each ``[..., M, B, T]``.
         """
-        x = self._stacked(inputs, latent)
+        x = _rows(torch.cat([self._normalised(inputs), latent], dim=-1))
         in_cache = not torch.is_grad_enabled() and x.shape[1] > ROWS_IN_CACHE
         x = self._layers_in_cache(x) if in_cache else self._layers(x)
         location, log_variance = _unstacked(x, inputs.shape).chunk(2, dim=-1)
@@ -103,10 +103,11 @@ class Ensemble(nn.Module):
         Returns:
             Location and scale, each ``[..., M, B, T]``, and their slopes in the latent, each ``[..., M, B, d, T]``.
         """
-        first, *weights = self.weights
-        x = self._stacked(inputs, latent)
-        value = torch.bmm(x, first) + self.biases[0]
-        slopes = first[:, -latent.shape[-1] :, None].expand(-1, -1, x.shape[1], -1)  # [M, d, R, out]
+        (first, *weights), d = self.weights, latent.shape[-1]
+        x, e = _rows(self._normalised(inputs)), _rows(latent)
+        # The inputs' share stays as it is while the latent moves: a compiled loop takes it out.
+        value = torch.bmm(x, first[:, :-d]) + self.biases[0] + torch.bmm(e, first[:, -d:])
+        slopes = first[:, -d:, None].expand(-1, -1, x.shape[1], -1)  # [M, d, R, out]
         for weight, bias in zip(weights, self.biases[1:], strict=True):
             gate = torch.sigmoid(value)
             slopes = (gate + gate * value * (1 - gate))[:, None] * slopes
@@ -119,10 +120,8 @@ class Ensemble(nn.Module):
         of_scale = (self._variance(log_variance) - self.min_log_variance.exp()) * bend / (2 * scale)
         return location, scale, of_location, of_scale[..., None, :] * of_log_variance
 
-    def _stacked(self, inputs: Tensor, latent: Tensor) -> Tensor:
-        """The networks' inputs ``[M, R, in]``: samples in front of the members are rows like any other."""
-        x = torch.cat([(inputs - self.input_mean) * self.input_scale.reciprocal(), latent], dim=-1)
-        return x.reshape(-1, *x.shape[-3:]).transpose(0, 1).flatten(1, 2)
+    def _normalised(self, inputs: Tensor) -> Tensor:
+        return (inputs - self.input_mean) * self.input_scale.reciprocal()
 
     def _variance(self, log_variance: Tensor) -> Tensor:
         """exp of PETS's bounds on the log-variance v: max - softplus(max - v), then min + softplus(v - min)."""
@@ -181,6 +180,11 @@ class Ensemble(nn.Module):
     def _scale(self) -> float:
         """What PETS's regulariser is multiplied with."""
         return len(self.max_log_variance) / (2 * self.members)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """``[..., M, B, n]`` as ``[M, R, n]``: samples in front of the members are rows like any other."""
+    return x.reshape(-1, *x.shape[-3:]).transpose(0, 1).flatten(1, 2)
 
 
 def _unstacked(x: Tensor, shape: torch.Size) -> Tensor:

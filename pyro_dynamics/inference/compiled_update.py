@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch._higher_order_ops.while_loop import while_loop
 from torch.distributions import Distribution
 from torch.func import grad
-from torch.utils._pytree import tree_flatten
+from torch.fx import GraphModule
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from pyro_dynamics.inference.functional import Tensors
 from pyro_dynamics.inference.traced_elbo import (
@@ -27,7 +28,7 @@ from pyro_dynamics.inference.traced_elbo import (
     not_compilable,
     site_of,
 )
-from pyro_dynamics.inference.tracing import CompilationFailed, first_line, quiet, tell, traced
+from pyro_dynamics.inference.tracing import CompilationFailed, first_line, hoisted, quiet, tell, traced
 from pyro_dynamics.randomness import drawing_from
 from pyro_dynamics.transitions import Minibatch
 
@@ -132,7 +133,8 @@ def _build(
     linearised = hasattr(likelihood, "linearised") and guide.infers and rows <= ROWS
     step = _step(likelihood, View(guide), prior, site, linearised)
     try:
-        loop = compile_loop(traced(step, start, tuple(part[0] for part in noise), rates[0], data))
+        graph = traced(step, start, tuple(part[0] for part in noise), rates[0], data)
+        loop = compile_loop(graph, len(tree_leaves(data)))
     except Exception as fault:
         raise CompilationFailed(first_line(fault)) from fault
     with quiet():
@@ -166,7 +168,7 @@ def _step(likelihood: nn.Module, view: View, prior: Distribution, site: Site, li
     return step
 
 
-def plain_loop(step: Step) -> Loop:
+def plain_loop(step: Step, _: int = 0) -> Loop:
     """The steps one after the other, not compiled: what :func:`compile_loop` must equal."""
 
     def loop(state: State, noise: tuple[Tensor, ...], rates: Tensor, data: Data) -> State:
@@ -177,17 +179,27 @@ def plain_loop(step: Step) -> Loop:
     return loop
 
 
-def compile_loop(step: Step) -> Loop:
-    """The steps as a loop inside of one compiled graph: entering a graph costs more than a step of one draw."""
+def compile_loop(step: GraphModule, constants: int) -> Loop:
+    """The steps as a loop inside of one compiled graph: entering a graph costs more than a step of one draw.
+
+    Args:
+        step: a :data:`Step`.
+        constants: how many tensors its data has; what they alone decide is computed once, before the loop.
+    """
+    before, within = hoisted(step, constants)
 
     def loop(state: State, noise: tuple[Tensor, ...], rates: Tensor, data: Data) -> State:
+        given = before(*tree_leaves(data))
+
         def goes_on(index: Tensor, *state: Tensors) -> Tensor:
             return index < len(rates)
 
         def body(index: Tensor, *state: Tensors) -> tuple[Any, ...]:
             at = index[None]
             drawn = tuple(part.index_select(0, at)[0] for part in noise)
-            return index + 1, *step(state, drawn, rates.index_select(0, at)[0], data)  # type: ignore[arg-type]
+            leaves, structure = tree_flatten(state)
+            after = within(*leaves, *drawn, rates.index_select(0, at)[0], *given)
+            return index + 1, *tree_unflatten(after, structure)
 
         return while_loop(goes_on, body, (torch.tensor(0), *state))[1:]
 

@@ -26,6 +26,43 @@ def traced(function: Callable[..., Any], *arguments: Any) -> GraphModule:
     return graph
 
 
+def hoisted(graph: GraphModule, constants: int) -> tuple[GraphModule, GraphModule]:
+    """Part a graph for a loop: what its last inputs alone decide, and the rest.
+
+    Args:
+        graph: takes and gives trees of tensors.
+        constants: how many of the leaves that it takes, the last ones, stay as they are from step to step.
+
+    Returns:
+        A graph from the constants to tensors, and one from all other leaves and those tensors to the leaves that
+        ``graph`` gives.
+    """
+    nodes, inputs = list(graph.graph.nodes), graph.graph.find_nodes(op="placeholder")
+    moving, still = inputs[: len(inputs) - constants], inputs[len(inputs) - constants :]
+    before = set(still)
+    for node in nodes:
+        if node.op == "call_function" and node.all_input_nodes and before.issuperset(node.all_input_nodes):
+            before.add(node)
+    within = {node for node in nodes if node not in before}
+    for node in reversed(nodes):
+        if getattr(node.target, "is_view", False) and not within.isdisjoint(node.users):
+            within.add(node)  # no two tensors that a loop takes may share memory: views are made inside
+    given = [node for node in nodes if node not in within and not within.isdisjoint(node.users)]
+    return _part(graph, still, before, given), _part(graph, moving + given, within, None)
+
+
+def _part(graph: GraphModule, inputs: list[Node], nodes: set[Node], outputs: list[Node] | None) -> GraphModule:
+    """Some nodes as a graph from ``inputs`` to ``outputs``, or to what the whole graph gives."""
+    part = Graph()
+    copies = {node: part.placeholder(node.name) for node in inputs}
+    for node in graph.graph.nodes:
+        if node in nodes and node not in copies:
+            copies[node] = part.node_copy(node, copies.__getitem__)
+    if outputs is not None:
+        part.output(tuple(copies[node] for node in outputs))
+    return GraphModule(graph, part)
+
+
 WITH_A_GATE: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.silu.default: lambda x: x * torch.sigmoid(x),
     torch.ops.aten.silu_backward.default: lambda gradient, x: (

@@ -182,7 +182,7 @@ def test_follows_the_exact_kalman_posterior(generator: torch.Generator) -> None:
 
 
 def test_without_a_compiler_pyro_does_it_and_one_line_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_compiler(step: Any) -> Any:
+    def no_compiler(*_: Any) -> Any:
         raise RuntimeError("No working C++ compiler found\nand a long tale")
 
     monkeypatch.setattr(compiled_update, "compile_loop", no_compiler)
