@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value
+from torch.func import functional_call, grad_and_value
 
 from pyro_dynamics.inference.traced_elbo import (
     Data,
@@ -21,12 +21,13 @@ from pyro_dynamics.inference.traced_elbo import (
 from pyro_dynamics.inference.tracing import CompilationFailed, first_line, quiet, tell, traced
 from pyro_dynamics.transitions import Minibatch
 
-Gradients = Callable[..., tuple[tuple[Tensors, Tensors], Tensor]]
-"""Of the guide's and the likelihood's parameters, draws, data and 1 / N: the gradients in both, and the loss."""
+Gradients = Callable[..., tuple[tuple[Tensors, Tensors], tuple[Tensor, Tensor]]]
+"""Of the guide's and the likelihood's parameters, draws, data and 1 / N: the gradients in both, what they are of, and
+that without the penalty."""
 
 
 class CompiledGradients:
-    """Puts the gradients of negative ELBO / N into ``.grad``, in place of a backward pass through Pyro's ELBO.
+    """Puts the gradients of negative ELBO / N + penalty into ``.grad``, in place of a backward pass by Pyro.
 
     All minibatches are filled up to one size, so that there is one graph. It is compiled at the first call, which
     takes some ten seconds, and less where torch finds it in its cache on disk.
@@ -70,7 +71,7 @@ class CompiledGradients:
             self._site = self._find_site(batch)
         noise = noise_of_a_step(self.guide.posterior(), self._site, samples=1)
         arguments = (*tensors, noise, data, torch.tensor(1 / batch.total))
-        gradients, loss = self._run(arguments)
+        gradients, (_, loss) = self._run(arguments)
         for parameters, found in zip((phi, theta), gradients, strict=True):
             for name, parameter in parameters.items():
                 parameter.grad = found[name]
@@ -85,16 +86,19 @@ class CompiledGradients:
         return site
 
     @torch.no_grad()
-    def _run(self, arguments: tuple[Any, ...]) -> tuple[tuple[Tensors, Tensors], Tensor]:
+    def _run(self, arguments: tuple[Any, ...]) -> tuple[tuple[Tensors, Tensors], tuple[Tensor, Tensor]]:
         try:
             if self._gradients is not None:
                 return self._gradients(*arguments)
+            network = View(self.model.likelihood)
             loss = negative_elbo(self.model.likelihood, View(self.guide), self.model.prior(), self._site)
 
-            def of_each(phi: Tensors, theta: Tensors, noise: Any, data: Data, share: Tensor) -> Tensor:
-                return share * loss(phi, theta, noise, data)
+            def of_each(phi: Tensors, theta: Tensors, noise: Any, data: Data, share: Tensor) -> tuple[Tensor, Tensor]:
+                of_one = share * loss(phi, theta, noise, data)
+                weights = {f"module.{name}": value for name, value in theta.items()}
+                return of_one + functional_call(network, weights, (lambda net: net.penalty(),)), of_one
 
-            graph = traced(grad_and_value(of_each, argnums=(0, 1)), *arguments)
+            graph = traced(grad_and_value(of_each, argnums=(0, 1), has_aux=True), *arguments)
             self._gradients = torch.compile(graph, fullgraph=True, dynamic=False, options={"size_asserts": False})
             with quiet():
                 return self._gradients(*arguments)  # compiles it

@@ -120,18 +120,18 @@ class OfflineInference:
         loss = self.compiled(batch) if self.compiled is not None else None
         if loss is None:
             loss = self._backward(batch, done)
-        penalty = self.model.likelihood.penalty()
-        if penalty.requires_grad:
-            penalty.backward()
         self.optimiser.step()
         return -loss.item()
 
     def _backward(self, batch: Minibatch, done: float) -> Tensor:
-        """The gradients of (negative ELBO + relief) / N by Pyro; returns the negative ELBO / N."""
+        """The gradients of (negative ELBO + relief) / N + penalty by Pyro; returns the negative ELBO / N."""
         weight, free_nats = kl_weight(done, self.config.kl_warm_up), self.config.free_nats
         with LatentSite() if (weight < 1 or free_nats) and self.guide.infers else nullcontext() as site:
             loss = self.loss(batch) / batch.total
         (loss if site is None else loss + site.relief(weight, free_nats) / batch.total).backward()
+        penalty = self.model.likelihood.penalty()
+        if penalty.requires_grad:
+            penalty.backward()
         return loss
 
     def train(
