@@ -14,7 +14,7 @@ from pyro_dynamics.inference.traced_elbo import (
     View,
     gather,
     negative_elbo,
-    noise_of_a_step,
+    noise_of,
     not_compilable,
     site_of,
 )
@@ -69,7 +69,7 @@ class CompiledGradients:
         tensors = ({name: value.detach() for name, value in part.items()} for part in (phi, theta))
         if self._gradients is None:
             self._site = self._find_site(batch)
-        noise = noise_of_a_step(self.guide.posterior(), self._site, samples=1)
+        noise = tuple(part[0] for part in noise_of(self.guide.posterior(), self._site, samples=1, steps=1))
         arguments = (*tensors, noise, data, torch.tensor(1 / batch.total))
         gradients, (_, loss) = self._run(arguments)
         for parameters, found in zip((phi, theta), gradients, strict=True):

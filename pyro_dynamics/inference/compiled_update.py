@@ -24,7 +24,7 @@ from pyro_dynamics.inference.traced_elbo import (
     View,
     gather,
     negative_elbo,
-    noise_of_a_step,
+    noise_of,
     not_compilable,
     site_of,
 )
@@ -213,9 +213,8 @@ def compile_loop(step: GraphModule, constants: int) -> Loop:
 
 def _draw(config: Any, posterior: Distribution, site: Site, generator: torch.Generator) -> tuple[Tensor, ...]:
     """The draws of all steps, ``[steps, samples, K, ...]``, in the order in which Pyro's steps would draw them."""
-    with drawing_from(generator):
-        steps = [noise_of_a_step(posterior, site, config.samples) for _ in range(config.steps)]
-    return tuple(torch.stack(parts) for parts in zip(*steps, strict=True))
+    with drawing_from(generator), torch.no_grad():
+        return noise_of(posterior, site, config.samples, config.steps)
 
 
 def _rates(config: Any, like: Tensor) -> Tensor:

@@ -19,14 +19,19 @@ from pyro_dynamics.inference.gaussians import gaussian_tensors, is_gaussian
 Tensors = dict[str, Tensor]
 
 
-def standard_noise(distribution: Any, samples: int) -> tuple[Tensor, ...]:
-    """The draws ``[samples, K, ...]`` from torch's global generator that ``rsample`` would make, in its order."""
+def standard_noise(distribution: Any, samples: int, steps: int) -> tuple[Tensor, ...]:
+    """The draws ``[steps, samples, K, ...]`` from torch's global generator that ``rsample`` would make in each step."""
     if not is_gaussian(distribution):
-        return distribution.standard_noise(torch.Size([samples]))
+        drawn = [distribution.standard_noise(torch.Size([samples])) for _ in range(steps)]
+        return tuple(torch.stack(parts) for parts in zip(*drawn, strict=True))
     location, *others = gaussian_tensors(distribution)
     last = (others[0].shape[-1:],) if isinstance(distribution, LowRankMultivariateNormal) else ()
-    shapes = [(samples, *location.shape[:-1], *size) for size in (*last, location.shape[-1:])]
-    return tuple(torch.randn(shape, dtype=location.dtype, device=location.device) for shape in shapes)
+    sizes = (*last, location.shape[-1:])
+    noise = tuple(location.new_empty(steps, samples, *location.shape[:-1], *size) for size in sizes)
+    for of_step in zip(*noise, strict=True):
+        for part in of_step:
+            part.normal_()
+    return noise
 
 
 def from_noise(distribution: Any, noise: tuple[Tensor, ...]) -> Tensor:

@@ -156,9 +156,9 @@ def not_compilable(guide: Any) -> str:
     return f"the site e of {type(guide).__name__} is no Gaussian, and has no from_noise with a PathGradient"
 
 
-def noise_of_a_step(posterior: Distribution, site: Site, samples: int) -> tuple[Tensor, ...]:
-    """Draws ``[samples, K, ...]`` from torch's global generator, as Pyro's step would take them."""
-    return () if site == "point" else standard_noise(posterior, samples)
+def noise_of(posterior: Distribution, site: Site, samples: int, steps: int) -> tuple[Tensor, ...]:
+    """Draws ``[steps, samples, K, ...]`` from torch's global generator, as Pyro's steps would take them."""
+    return () if site == "point" else standard_noise(posterior, samples, steps)
 
 
 def tensors_of(module: nn.Module) -> Tensors:
