@@ -1,6 +1,7 @@
 """Python functions as graphs of tensor operations for torch.compile, and what to say where that fails."""
 
 import logging
+import operator
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,16 +40,37 @@ def hoisted(graph: GraphModule, constants: int) -> tuple[GraphModule, GraphModul
     """
     nodes, inputs = list(graph.graph.nodes), graph.graph.find_nodes(op="placeholder")
     moving, still = inputs[: len(inputs) - constants], inputs[len(inputs) - constants :]
+    changed = {_memory_of(node) for node in nodes if _writes(node)}  # must be new in every step
     before = set(still)
     for node in nodes:
-        if node.op == "call_function" and node.all_input_nodes and before.issuperset(node.all_input_nodes):
+        alone = node.op == "call_function" and node.all_input_nodes and before.issuperset(node.all_input_nodes)
+        if alone and node not in changed:
             before.add(node)
     within = {node for node in nodes if node not in before}
     for node in reversed(nodes):
-        if getattr(node.target, "is_view", False) and not within.isdisjoint(node.users):
+        if _is_view(node) and not within.isdisjoint(node.users):
             within.add(node)  # no two tensors that a loop takes may share memory: views are made inside
     given = [node for node in nodes if node not in within and not within.isdisjoint(node.users)]
     return _part(graph, still, before, given), _part(graph, moving + given, within, None)
+
+
+def _is_view(node: Node) -> bool:
+    if node.target is operator.getitem:  # one of the parts that an operation gave
+        return _is_view(node.all_input_nodes[0])
+    return getattr(node.target, "is_view", False)
+
+
+def _writes(node: Node) -> bool:
+    """Whether an operation is done in place, as ``add_`` is."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+def _memory_of(node: Node) -> Node:
+    """The operation that made the memory which a view shows, or an operation in place writes."""
+    while _is_view(node) or _writes(node):
+        node = node.all_input_nodes[0]
+    return node
 
 
 def _part(graph: GraphModule, inputs: list[Node], nodes: set[Node], outputs: list[Node] | None) -> GraphModule:

@@ -34,3 +34,18 @@ def test_a_graph_without_constants_stays_whole() -> None:
     before, within = hoisted(graph, 0)
     assert before() == ()
     assert torch.equal(within(2 * torch.eye(2))[0], 4 * torch.eye(2))
+
+
+def test_what_is_written_in_place_is_made_anew_in_every_step() -> None:
+    def step(state: Tensor, constants: Tensor) -> tuple[Tensor, Tensor]:
+        copy = constants.exp()
+        copy.chunk(2)[0].add_(state).mul_(2)
+        return copy, constants.exp() + state
+
+    state, constants = torch.ones(3), torch.randn(2, 3)
+    before, within = hoisted(traced(step, state, constants), 1)
+    given = before(constants)
+    assert len(given) == 2  # the constants themselves, and the exponential that is not written to
+    for _ in range(2):
+        for found, expected in zip(within(state, *given), step(state, constants), strict=True):
+            assert torch.equal(found, expected)
