@@ -47,7 +47,7 @@ class BenchmarkFlags:
     """
 
     calls: int = 3
-    """Calls of each kind that are timed."""
+    """Calls of each kind that are timed; beside a peer, also its turns with ours."""
     threads: int = 1
     """Processor threads."""
     precision: Precision = "auto"
@@ -125,7 +125,7 @@ def median_cost(costs: Sequence[Cost]) -> Cost:
 
 
 def calls_for(flags: BenchmarkFlags, preset: str, kind: str) -> int:
-    """Cheap calls are noisy, and there is time for more of them; what is done in turn with the peer is done anew."""
+    """Cheap calls are noisy, and there is time for more of them; beside a peer the plan is timed once in every turn."""
     if (preset, kind) in (("paper", "plan"), ("paper", "control_step")):
         return 1 if flags.peer is not None and kind == "plan" else flags.calls
     return 5 * flags.calls

@@ -169,7 +169,7 @@ def weighed(
 ) -> tuple[DataTree, list[PosteriorQuality]]:
     """Draws from each posterior, and what the model says of them."""
     for draws in DRAWS if flags.draws is None else (flags.draws,):
-        with tqdm(total=len(agents) * len(trained), desc="posterior", unit="transition", disable=None) as bar:
+        with tqdm(total=len(agents) * len(trained), desc=f"{draws} draws", unit="transition", disable=None) as bar:
             tree = to_datatree(
                 agents, trained, draws, contexts=family.train, seed=flags.seed, attrs=about, on_rows=bar.update
             )
