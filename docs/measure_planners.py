@@ -17,7 +17,18 @@ import torch
 import tyro
 from tqdm import tqdm
 
-from pyro_dynamics.control import CEM, ICEM, MPPI, PLANNERS, CEMConfig, ICEMConfig, MPPIConfig, Planner
+from pyro_dynamics.control import (
+    CEM,
+    ICEM,
+    MPPI,
+    PLANNERS,
+    CEMConfig,
+    ICEMConfig,
+    MPPIConfig,
+    Planner,
+    Precision,
+    describe_precision,
+)
 from pyro_dynamics.experiments import Team
 from pyro_dynamics.experiments.interaction import interact
 from pyro_dynamics.randomness import derive_generator, derive_seed
@@ -67,24 +78,31 @@ def kind_of(config: Any) -> tuple[type[Planner], Any, int]:
     return kind, config, config.evaluations
 
 
-def main(run: Annotated[Path, tyro.conf.Positional], realtime: bool = False, seed: int = 100) -> None:
+def main(
+    run: Annotated[Path, tyro.conf.Positional],
+    realtime: bool = False,
+    seed: int = 100,
+    precision: Precision | None = None,
+) -> None:
     """Act, time, tell.
 
     Args:
         run: the folder of a run.
         realtime: compare the planner of the preset realtime with CEM with ten times its evaluations, and no others.
         seed: the first of five; names starts and draws.
+        precision: of the networks in planning; as in the run if not given.
     """
     named = range(seed, seed + SEEDS)
     set_threads(1)
     _, config, family, trained = load_run(run)
+    config = replace(config, precision=precision or config.precision)
     contexts = len(family.train)
     print(f"# Planners on one model: {config.family}\n\n    python docs/measure_planners.py RUN\n")
     print(
         f"Mean return of {config.steps} steps over {contexts} trained environments, with its standard error over "
         f"{SEEDS} seeds; horizon {config.controller.horizon}, {config.controller.particles} particles. "
         "Evaluations are action sequences in a step. The time is processor time, on one thread, for one plan of "
-        f"{contexts * SEEDS} robots.\n"
+        f"{contexts * SEEDS} robots, {describe_precision(config.precision)}.\n"
     )
     print("| planner | settings | noise | evaluations | return | by environment | ms |\n|---|---|---|--:|--:|---|--:|")
     robots = family.make_vector(family.train * SEEDS, config.steps)

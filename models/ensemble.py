@@ -1,6 +1,7 @@
 """The ensemble of probabilistic networks p_theta(delta | s, a, e): the one likelihood that everything calls."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pyro_dynamics.errors import UserError, require_positive
+from pyro_dynamics.models.fused import FusedEnsemble, can_fuse
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class EnsembleConfig:
             raise UserError(f"{len(self.hidden)} hidden layers need {len(self.hidden) + 1} weight decays")
 
 
+Dynamics = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Inputs and latents to locations and scales, as :meth:`Ensemble.forward`."""
 ROWS_IN_CACHE = 500
 """Rows that go through all layers together where no gradient is needed: their activations fit a processor's cache."""
 
@@ -50,8 +54,7 @@ class Ensemble(nn.Module):
         config: members, widths and regularisation.
 
     Attributes:
-        planning_dtype: in which large batches go through the layers where no gradient is needed; what comes in and
-            goes out is as it was.
+        planning_dtype: in which :meth:`for_planning` runs the layers; what comes in and goes out is as it was.
     """
 
     input_mean: Tensor
@@ -62,6 +65,7 @@ class Ensemble(nn.Module):
         self.config = config
         self.members = config.members
         self.planning_dtype = torch.float32
+        self._fused: FusedEnsemble | None = None
         sizes = [input_dim + latent_dim, *config.hidden, 2 * output_dim]
         self.weights = nn.ParameterList(
             nn.init.trunc_normal_(torch.empty(config.members, n_in, n_out), std=scale, a=-2 * scale, b=2 * scale)
@@ -86,9 +90,26 @@ class Ensemble(nn.Module):
         """
         x = _rows(torch.cat([self._normalised(inputs), latent], dim=-1))
         in_cache = not torch.is_grad_enabled() and x.shape[1] > ROWS_IN_CACHE
-        x = self._layers_in_cache(x) if in_cache else self._layers(x)
-        location, log_variance = _unstacked(x, inputs.shape).chunk(2, dim=-1)
-        return location, self._variance(log_variance).sqrt()
+        x = self._layers_in_cache(x, x.dtype) if in_cache else self._layers(x)
+        return self._location_and_scale(x, inputs.shape)
+
+    def for_planning(self) -> Dynamics:
+        """The networks as they are now, for the many rows of a plan.
+
+        It takes and gives what :meth:`forward` does with ``[M, B, ...]``, in :attr:`planning_dtype` and without
+        gradients. Where the processor cannot fuse the layers, small batches stay in float32: it is as fast for them.
+        """
+        here = self.input_mean.dtype == torch.float32 and self.input_mean.device.type == "cpu"
+        if self.planning_dtype == torch.float32 or not here:
+            return self
+        return self._fused_weights() if can_fuse() else self._in_bfloat16
+
+    @torch.no_grad()
+    def _in_bfloat16(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+        if inputs.shape[1] <= ROWS_IN_CACHE:
+            return self(inputs, latent)
+        x = self._layers_in_cache(torch.cat([self._normalised(inputs), latent], dim=-1), torch.bfloat16)
+        return self._location_and_scale(x, inputs.shape)
 
     def linearised(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """What :meth:`forward` gives, and how both change with the latent, by forward mode.
@@ -120,6 +141,11 @@ class Ensemble(nn.Module):
         of_scale = (self._variance(log_variance) - self.min_log_variance.exp()) * bend / (2 * scale)
         return location, scale, of_location, of_scale[..., None, :] * of_log_variance
 
+    def _location_and_scale(self, x: Tensor, shape: torch.Size) -> tuple[Tensor, Tensor]:
+        """Of outputs ``[M, R, 2 T]`` for inputs of this shape."""
+        location, log_variance = _unstacked(x, shape).chunk(2, dim=-1)
+        return location, self._variance(log_variance).sqrt()
+
     def _normalised(self, inputs: Tensor) -> Tensor:
         return (inputs - self.input_mean) * self.input_scale.reciprocal()
 
@@ -137,9 +163,8 @@ class Ensemble(nn.Module):
             x = functional.silu(torch.bmm(x, hidden_weight).add_(hidden_bias), inplace=planning)
         return torch.bmm(x, weight).add_(bias)
 
-    def _layers_in_cache(self, x: Tensor) -> Tensor:
+    def _layers_in_cache(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """The same where no gradient is needed: one network and some rows at a time, in memory that stays in cache."""
-        dtype = x.dtype if self.planning_dtype == torch.float32 else self.planning_dtype
         widths = (max(self.config.hidden[::2]), max(self.config.hidden[1::2], default=0))
         memory = [x.new_empty(ROWS_IN_CACHE * width, dtype=dtype) for width in widths]
         out = x.new_empty(*x.shape[:2], self.biases[-1].shape[-1])
@@ -153,6 +178,14 @@ class Ensemble(nn.Module):
                     h = functional.silu(torch.mm(h, weight, out=buffer).add_(bias), inplace=True)
                 torch.add(torch.mm(h, weights[-1]), biases[-1], out=result)
         return out
+
+    def _fused_weights(self) -> FusedEnsemble:
+        """The weights in the order of the fused pass, copied anew when one has changed."""
+        # They are compared because torch does not count all changes: not those of its fused Adam.
+        others = [self.input_mean, self.input_scale, self.min_log_variance, self.max_log_variance]
+        if self._fused is None or not self._fused.is_of([*self.weights, *self.biases, *others]):
+            self._fused = FusedEnsemble(list(self.weights), list(self.biases), *others)
+        return self._fused
 
     @torch.no_grad()
     def fit_normaliser(self, inputs: Tensor) -> None:

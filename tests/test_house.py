@@ -84,8 +84,8 @@ def test_wheel_holds_exactly_the_tree(tmp_path: Path) -> None:
             target.write_bytes((ROOT / name).read_bytes())
     subprocess.run([*build, str(copy)], check=True)
     (wheel,) = tmp_path.glob("*.whl")
-    held = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")}
-    expected = {str(file) for file in SOURCES if str(file) in listed}
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith((".py", ".c"))}
+    expected = {str(file) for file in SOURCES if str(file) in listed} | {"models/fused.c"}
     assert held == {name if name.startswith("pyro_dynamics/") else f"pyro_dynamics/{name}" for name in expected}
 
 

@@ -20,7 +20,7 @@ class TrajectorySampler:
     the same hypotheses about the environment.
 
     Args:
-        dynamics: the ensemble.
+        dynamics: the ensemble; if it has another form for the many rows of a plan, ``for_planning()``, that is used.
         task: features, targets, reward and termination.
         members: number M of members.
         particles: number P of particles, a multiple of M.
@@ -55,9 +55,10 @@ class TrajectorySampler:
         s = state[None, :, None, None].expand(*shape, -1).flatten(1, 3)
         total = s.new_zeros(s.shape[:-1])
         alive = torch.ones_like(total)
+        dynamics = self.dynamics.for_planning() if hasattr(self.dynamics, "for_planning") else self.dynamics
         for t in range(horizon):
             a = actions[None, :, :, None, t].expand(*shape, -1).flatten(1, 3)
-            location, scale = self.dynamics(self.task.inputs(s, a), e)
+            location, scale = dynamics(self.task.inputs(s, a), e)
             s_next = self.task.next_state(s, location + scale * self._noise(location, shape, generator))
             total += alive * self.task.reward(s, a, s_next)
             if self.task.can_terminate:

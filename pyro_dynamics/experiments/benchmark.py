@@ -96,13 +96,14 @@ def forwards(agent: Agent) -> Callable[[], None]:
     likelihood, task, controller = agent.model.likelihood, agent.task, agent.controller.config
     planner = agent.controller.planner.config
     rows = agent.environments * planner.candidates * controller.particles // likelihood.members
-    inputs = torch.zeros(likelihood.members, rows, task.input_dim)
-    latent = torch.zeros(likelihood.members, rows, agent.latent_dim)
+    inputs = torch.randn(likelihood.members, rows, task.input_dim)
+    latent = torch.randn(likelihood.members, rows, agent.latent_dim)
 
     @torch.inference_mode()
     def run() -> None:
+        dynamics = likelihood.for_planning()
         for _ in range(planner.iterations * controller.horizon):
-            likelihood(inputs, latent)
+            dynamics(inputs, latent)
 
     return run
 
@@ -118,7 +119,7 @@ def rank_correlation(agent: Agent, precision: torch.dtype, candidates: int = 200
     latents = torch.randn(1, controller.config.particles, agent.latent_dim, generator=draws)
 
     def means(inputs: torch.Tensor, latent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        location, _ = likelihood(inputs, latent)
+        location, _ = likelihood.for_planning()(inputs, latent)
         return location, torch.zeros_like(location)
 
     sampler = TrajectorySampler(means, task, likelihood.members, controller.config.particles)

@@ -35,7 +35,9 @@ class HalfCheetahTask(Task):
         return torch.cat([next_state[..., :1], next_state[..., 1:] - state[..., 1:]], dim=-1)
 
     def next_state(self, state: Tensor, target: Tensor) -> Tensor:
-        return torch.cat([target[..., :1], state[..., 1:] + target[..., 1:]], dim=-1)
+        next_state = state + target
+        next_state[..., 0] = target[..., 0]
+        return next_state
 
     def reward(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
         return next_state[..., 0] - 0.1 * action.square().sum(-1)

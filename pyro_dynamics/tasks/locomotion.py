@@ -28,7 +28,9 @@ class LocomotionTask(Task):
         return torch.cat([next_state[..., :1], next_state[..., 1:] - state[..., 1:]], dim=-1)
 
     def next_state(self, state: Tensor, target: Tensor) -> Tensor:
-        return torch.cat([target[..., :1], state[..., 1:] + target[..., 1:]], dim=-1)
+        next_state = state + target
+        next_state[..., 0] = target[..., 0]
+        return next_state
 
     def healthy(self, state: Tensor) -> Tensor:
         """Whether the robot can go on from states ``[..., S]``: ``[...]``."""
