@@ -27,12 +27,11 @@ from pyro_dynamics.control import (
     MPPIConfig,
     Planner,
     Precision,
-    describe_precision,
 )
 from pyro_dynamics.experiments import Team
 from pyro_dynamics.experiments.interaction import interact
 from pyro_dynamics.randomness import derive_generator, derive_seed
-from pyro_dynamics.runners.assembly import build_team, load_run, set_threads
+from pyro_dynamics.runners.assembly import build_team, describe_planning, load_run, set_threads
 from pyro_dynamics.runners.configuration import preset_config
 
 SEEDS = 5
@@ -102,7 +101,7 @@ def main(
         f"Mean return of {config.steps} steps over {contexts} trained environments, with its standard error over "
         f"{SEEDS} seeds; horizon {config.controller.horizon}, {config.controller.particles} particles. "
         "Evaluations are action sequences in a step. The time is processor time, on one thread, for one plan of "
-        f"{contexts * SEEDS} robots, {describe_precision(config.precision)}.\n"
+        f"{contexts * SEEDS} robots, {describe_planning(config.precision)}.\n"
     )
     print("| planner | settings | noise | evaluations | return | by environment | ms |\n|---|---|---|--:|--:|---|--:|")
     robots = family.make_vector(family.train * SEEDS, config.steps)

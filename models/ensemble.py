@@ -97,15 +97,16 @@ class Ensemble(nn.Module):
         """The networks as they are now, for the many rows of a plan.
 
         It takes and gives what :meth:`forward` does with ``[M, B, ...]``, in :attr:`planning_dtype` and without
-        gradients. Where the processor cannot fuse the layers, small batches stay in float32: it is as fast for them.
+        gradients: in one pass where the processor can (:mod:`pyro_dynamics.models.fused`), else layer by layer.
         """
         here = self.input_mean.dtype == torch.float32 and self.input_mean.device.type == "cpu"
-        if self.planning_dtype == torch.float32 or not here:
-            return self
-        return self._fused_weights() if can_fuse() else self._in_bfloat16
+        if here and can_fuse(self.planning_dtype):
+            return self._fused_weights()
+        return self.in_bfloat16 if here and self.planning_dtype == torch.bfloat16 else self
 
     @torch.no_grad()
-    def _in_bfloat16(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+    def in_bfloat16(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+        """Layer by layer, by torch's own operations; a few rows in float32."""
         if inputs.shape[1] <= ROWS_IN_CACHE:
             return self(inputs, latent)
         x = self._layers_in_cache(torch.cat([self._normalised(inputs), latent], dim=-1), torch.bfloat16)
@@ -183,8 +184,9 @@ class Ensemble(nn.Module):
         """The weights in the order of the fused pass, copied anew when one has changed."""
         # They are compared because torch does not count all changes: not those of its fused Adam.
         others = [self.input_mean, self.input_scale, self.min_log_variance, self.max_log_variance]
-        if self._fused is None or not self._fused.is_of([*self.weights, *self.biases, *others]):
-            self._fused = FusedEnsemble(list(self.weights), list(self.biases), *others)
+        dtype = self.planning_dtype
+        if self._fused is None or not self._fused.is_of(dtype, [*self.weights, *self.biases, *others]):
+            self._fused = FusedEnsemble(dtype, list(self.weights), list(self.biases), *others)
         return self._fused
 
     @torch.no_grad()

@@ -1,8 +1,9 @@
-"""All layers of an ensemble in one pass through a processor's matrix unit (Intel AMX), in bfloat16.
+"""All layers of an ensemble in one pass of the processor, for the many rows of a plan.
 
-Layer by layer, most of the time goes into what is between the matrix products: on one thread the fused pass takes a
-fifth of that of torch's own operations. It is written in C (fused.c), compiled once a process in half a second, and
-used where the processor has the unit and there is a C compiler.
+Layer by layer, much of the time goes into what is between the matrix products. The pass is written in C (fused.c),
+compiled in half a second at the first plan of a process, and used where the processor and a C compiler allow it: in
+float32 with AVX-512, and in bfloat16 with the matrix unit of newer ones (AMX), where it takes a fifth of the time of
+torch's own operations.
 """
 
 import ctypes
@@ -22,16 +23,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-NEEDED = {"avx512bw", "avx512vl", "avx512_bf16", "amx_tile", "amx_bf16"}
-"""By their names in /proc/cpuinfo."""
-BLOCK = 64
-"""Rows that go through all layers together: fused.c's own number."""
+NEEDED = {
+    torch.float32: {"avx512f"},
+    torch.bfloat16: {"avx512f", "avx512bw", "avx512vl", "avx512_bf16", "amx_tile", "amx_bf16"},
+}
+"""What the processor must have, by the names in /proc/cpuinfo; a compiler writes them without the last underscore."""
 
 
 class FusedEnsemble:
-    """The weights of an ensemble, copied into the order in which the matrix unit reads them.
+    """The weights of an ensemble, copied into the order in which the pass reads them.
 
     Args:
+        dtype: of weights and activations, float32 or bfloat16; sums, and what comes in and goes out, are float32.
         weights: of each layer, ``[M, in, out]``; the last gives T locations and T log-variances.
         biases: of each layer, ``[M, 1, out]``.
         mean: of the inputs, ``[n]``; they are normalised with it.
@@ -43,6 +46,7 @@ class FusedEnsemble:
     @torch.no_grad()
     def __init__(
         self,
+        dtype: torch.dtype,
         weights: Sequence[Tensor],
         biases: Sequence[Tensor],
         mean: Tensor,
@@ -50,20 +54,22 @@ class FusedEnsemble:
         lowest: Tensor,
         highest: Tensor,
     ) -> None:
+        self.dtype = dtype
         self._copied = [x.clone() for x in (*weights, *biases, mean, scale, lowest, highest)]
         self.members, self.targets, self.inputs = len(weights[0]), len(lowest), len(mean)
         self.latents, self.hidden = weights[0].shape[1] - self.inputs, len(weights) - 1
-        parts = [_in_tiles(part).flatten(1) for part in (*weights[:-1], *weights[-1].chunk(2, dim=2))]
+        in_order = {torch.float32: _in_columns, torch.bfloat16: _in_tiles}[dtype]
+        parts = [in_order(part).flatten(1) for part in (*weights[:-1], *weights[-1].chunk(2, dim=2))]
         self.weights = torch.cat(parts, dim=1)
-        self.biases = torch.cat([_filled_up(part[:, 0]) for part in (*biases[:-1], *biases[-1].chunk(2, dim=2))], dim=1)
-        self.widths = torch.tensor([_filled(n) for n in (*(w.shape[1] for w in weights), self.targets)]).int()
+        self.biases = torch.cat([_filled(part[:, 0]) for part in (*biases[:-1], *biases[-1].chunk(2, dim=2))], dim=1)
+        self.widths = torch.tensor([*(weight.shape[1] for weight in weights), self.targets], dtype=torch.int32)
         self.mean = functional.pad(mean, (0, self.latents))
         self.reciprocal = functional.pad(scale.reciprocal(), (0, self.latents), value=1.0)
         self.bounds = torch.stack([highest, highest.exp(), lowest.exp()])
 
-    def is_of(self, tensors: Iterable[Tensor]) -> bool:
-        """Whether it was made of tensors with these values: weights, biases, and the others in turn."""
-        return all(map(torch.equal, tensors, self._copied))
+    def is_of(self, dtype: torch.dtype, tensors: Iterable[Tensor]) -> bool:
+        """Whether it was made of this type and of tensors with these values, in the order of the arguments."""
+        return dtype == self.dtype and all(map(torch.equal, tensors, self._copied))
 
     def __call__(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
         """Location and scale, each ``[M, R, T]`` in float32.
@@ -79,15 +85,15 @@ class FusedEnsemble:
         inputs, latent = inputs.float().contiguous(), latent.float().contiguous()
         location, scale = inputs.new_empty(2, self.members, rows, self.targets)
         tensors = (inputs, latent, location, scale)
-        network, pointers = self._network(), [x.data_ptr() for x in tensors]
+        library, network, pointers = _library(self.dtype), self._network(), [x.data_ptr() for x in tensors]
 
         def run(begin: int, end: int) -> None:
-            if _library().forward(ctypes.byref(network), *pointers, rows, begin, end):
+            if library.forward(ctypes.byref(network), *pointers, rows, begin, end):
                 raise MemoryError("no memory for the activations of a block of rows")
 
-        blocks = self.members * -(-rows // BLOCK)
+        blocks = self.members * -(-rows // library.rows_of_a_block())
         threads = min(torch.get_num_threads(), blocks)
-        if threads == 1:
+        if threads <= 1:
             run(0, blocks)
         else:
             bounds = [blocks * i // threads for i in range(threads + 1)]
@@ -113,24 +119,24 @@ class _Network(ctypes.Structure):
     ]
 
 
-def can_fuse() -> bool:
-    """Whether this processor has the matrix unit and the C code compiles; if it does not, one warning tells why."""
-    return _has_matrix_unit() and _library() is not None
+def can_fuse(dtype: torch.dtype) -> bool:
+    """Whether the processor can, and the C code compiles; if it does not compile, one warning tells why."""
+    return NEEDED[dtype] <= _processor() and _library(dtype) is not None
 
 
 @cache
-def _has_matrix_unit() -> bool:
-    if sys.platform != "linux":
-        return False
-    flags = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), "")
-    return set(flags.split()) >= NEEDED
+def _processor() -> set[str]:
+    """What the processor has, by the names in /proc/cpuinfo."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
+    return set(next((line for line in lines if line.startswith("flags")), "").split())
 
 
 @cache
-def _library() -> Any:
+def _library(dtype: torch.dtype) -> Any:
     """The compiled code, or None."""
     compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
-    flags = ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512bf16", "-mamx-tile", "-mamx-bf16"]
+    flags = [f"-m{name.replace('avx512_', 'avx512').replace('_', '-')}" for name in sorted(NEEDED[dtype])]
+    flags += ["-DBFLOAT16"] if dtype == torch.bfloat16 else []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "fused.so"
         source = Path(__file__).with_name("fused.c")
@@ -142,10 +148,10 @@ def _library() -> Any:
             library = ctypes.CDLL(str(file))
         except (OSError, subprocess.CalledProcessError) as fault:
             reason = (getattr(fault, "stderr", None) or str(fault)).splitlines()[0]
-            warnings.warn(f"planning takes up to five times as long as it could: {reason}", stacklevel=2)
+            warnings.warn(f"plans take longer than they could: {reason}", stacklevel=2)
             return None
     library.forward.argtypes = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 3]
-    return None if library.request_tiles() else library
+    return None if library.request() else library
 
 
 @cache
@@ -153,17 +159,17 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads)
 
 
-def _filled(width: int) -> int:
-    """The next multiple of 32, two tiles."""
-    return -(-width // 32) * 32
+def _filled(x: Tensor) -> Tensor:
+    """``[..., n]`` with zeros up to a multiple of 32 at the end."""
+    return functional.pad(x, (0, -x.shape[-1] % 32))
 
 
-def _filled_up(x: Tensor) -> Tensor:
-    """``[..., n]`` with zeros at the end."""
-    return functional.pad(x, (0, _filled(x.shape[-1]) - x.shape[-1]))
+def _in_columns(weight: Tensor) -> Tensor:
+    """``[M, in, out]`` as ``[M, out / 32, in, 32]``, see fused_float32.h."""
+    return _filled(weight).unflatten(2, (-1, 32)).transpose(1, 2)
 
 
 def _in_tiles(weight: Tensor) -> Tensor:
-    """``[M, in, out]``, filled up with zeros, as ``[M, out / 16, in / 2, 16, 2]`` in bfloat16."""
-    weight = _filled_up(_filled_up(weight).mT).mT.bfloat16()
+    """``[M, in, out]`` as ``[M, out / 16, in / 2, 16, 2]`` in bfloat16, see fused_bfloat16.h."""
+    weight = _filled(_filled(weight).mT).mT.bfloat16()
     return weight.unflatten(2, (-1, 16)).unflatten(1, (-1, 2)).permute(0, 3, 1, 4, 2)

@@ -12,7 +12,7 @@ import torch
 from gymnasium.spaces import Space
 
 from pyro_dynamics.agent import Agent, paper_belief
-from pyro_dynamics.control import planning_dtype
+from pyro_dynamics.control import Precision, describe_precision, planning_dtype
 from pyro_dynamics.diagnostics.context_text import columns
 from pyro_dynamics.environments import Context, Family, find_family
 from pyro_dynamics.errors import UserError
@@ -20,6 +20,7 @@ from pyro_dynamics.experiments import RunFolder, Team
 from pyro_dynamics.experiments.logged_family import DataDescription, LoggedFamily
 from pyro_dynamics.guides import GUIDES, Guide, KnownGuide
 from pyro_dynamics.models import Ensemble, HierarchicalModel
+from pyro_dynamics.models.fused import can_fuse
 from pyro_dynamics.randomness import derive_generator, drawing_from
 from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, from_json, in_real_time
 from pyro_dynamics.runners.reasonable import require_reasonable
@@ -122,6 +123,12 @@ def team_for(team: Team, family: Family, contexts: Sequence[Context | None]) -> 
         met = Team(own, [[k] for k in range(len(contexts))])
     met.tell(contexts)
     return met
+
+
+def describe_planning(precision: Precision) -> str:
+    """One line for people: in which precision the networks plan, why, and whether in one pass or layer by layer."""
+    fused = can_fuse(planning_dtype(precision))
+    return f"{describe_precision(precision)}; {'all layers in one pass' if fused else 'layer by layer'}"
 
 
 MOST_THREADS = 1024

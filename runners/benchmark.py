@@ -14,7 +14,7 @@ import tyro
 from tqdm import tqdm
 
 from pyro_dynamics.agent import Agent
-from pyro_dynamics.control import CEMConfig, MPCConfig, describe_precision
+from pyro_dynamics.control import CEMConfig, MPCConfig
 from pyro_dynamics.control.precision import Precision
 from pyro_dynamics.diagnostics.scaling_figure import draw_scaling
 from pyro_dynamics.environments import find_family
@@ -23,7 +23,7 @@ from pyro_dynamics.experiments import benchmark, peer_mbrl_lib
 from pyro_dynamics.experiments.benchmark import Cost, Work, measure
 from pyro_dynamics.experiments.files import write_bytes, write_json
 from pyro_dynamics.inference import ExactConfig, OfflineConfig, SVIUpdateConfig
-from pyro_dynamics.runners.assembly import action_space, build_agent, set_threads
+from pyro_dynamics.runners.assembly import action_space, build_agent, describe_planning, set_threads
 from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, preset_config
 from pyro_dynamics.runners.main import run_as_module
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> None:
         if file is not None and not file.parent.is_dir():
             raise UserError(f"the folder {file.parent} does not exist")
     set_threads(flags.threads)
-    print(describe_precision(flags.precision))
+    print(describe_planning(flags.precision))
     rows, notes = timed(flags)
     print(table(rows))
     print("\n".join(notes))
@@ -109,11 +109,16 @@ def timed(flags: BenchmarkFlags) -> tuple[list[dict[str, Any]], list[str]]:
 
 def remarks(agent: Agent, plan: Cost, calls: int) -> list[str]:
     """How near the plan is to what the processor can do, and what it loses by its precision."""
-    bare = measure(benchmark.forwards(agent), calls)
+    likelihood = agent.model.likelihood
+    planned = likelihood.for_planning()
+    bare = measure(benchmark.forwards(agent, planned), calls)
     share = benchmark.share_of_matrix_products(agent, plan)
     ranks = {name: benchmark.rank_correlation(agent, getattr(torch, name)) for name in ("float32", "bfloat16")}
+    in_turn = likelihood if likelihood.planning_dtype == torch.float32 else likelihood.in_bfloat16
+    times = measure(benchmark.forwards(agent, in_turn), calls).cpu / bare.cpu
     return [
         f"The paper's plan takes {plan.cpu / bare.cpu:.2f} times its bare passes through the networks.",
+        *([f"Layer by layer those passes would take {times:.1f} times as long."] if planned != in_turn else []),
         f"It runs at {share:.0%} of the rate that this processor reaches in matrix products alone.",
         *(f"Rank correlation of returns with those in float64: {name} {rank:.5f}." for name, rank in ranks.items()),
     ]

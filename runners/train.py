@@ -10,7 +10,6 @@ from typing import Annotated, Any, get_args
 
 import tyro
 
-from pyro_dynamics.control import describe_precision
 from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.diagnostics.figures import draw_training
 from pyro_dynamics.environments import FAMILIES, Family, find_family
@@ -22,7 +21,7 @@ from pyro_dynamics.experiments.lock import lock_folder
 from pyro_dynamics.experiments.logged_family import FILE
 from pyro_dynamics.experiments.progress import Progress
 from pyro_dynamics.experiments.tensorboard import TensorBoard, summary_writer
-from pyro_dynamics.runners.assembly import build_team, set_threads
+from pyro_dynamics.runners.assembly import build_team, describe_planning, set_threads
 from pyro_dynamics.runners.configuration import (
     Preset,
     RunConfig,
@@ -111,7 +110,7 @@ def train_run(
         if data:
             require_same(folder, data, family)
             team.load_state_dict(folder.checkpoint())
-        print(describe_precision(config.precision))
+        print(describe_planning(config.precision))
         progress = Progress(family.train, config.rounds, config.steps, done=len(data))
         board = TensorBoard(folder.path / "tensorboard", len(data)) if tensorboard else None
 

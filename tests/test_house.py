@@ -18,6 +18,8 @@ SOURCES = sorted(
     if not any(parent.is_symlink() for parent in file.parents)
 )
 
+C_SOURCES = [f"models/{name}" for name in ("fused.c", "fused_float32.h", "fused_bfloat16.h")]
+
 MAY_IMPORT = {
     "errors": set(),
     "data_files": set(),
@@ -84,8 +86,8 @@ def test_wheel_holds_exactly_the_tree(tmp_path: Path) -> None:
             target.write_bytes((ROOT / name).read_bytes())
     subprocess.run([*build, str(copy)], check=True)
     (wheel,) = tmp_path.glob("*.whl")
-    held = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith((".py", ".c"))}
-    expected = {str(file) for file in SOURCES if str(file) in listed} | {"models/fused.c"}
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith((".py", ".c", ".h"))}
+    expected = {str(file) for file in SOURCES if str(file) in listed} | set(C_SOURCES)
     assert held == {name if name.startswith("pyro_dynamics/") else f"pyro_dynamics/{name}" for name in expected}
 
 

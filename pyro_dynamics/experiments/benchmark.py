@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.control import TrajectorySampler
 from pyro_dynamics.control.precision import matrix_product_rate
+from pyro_dynamics.control.trajectory_sampling import Dynamics
 from pyro_dynamics.transitions import Transitions
 
 TRANSITIONS = 10_000
@@ -91,8 +92,8 @@ def share_of_matrix_products(agent: Agent, plan: Cost) -> float:
     return operations * agent.environments / plan.cpu / rate
 
 
-def forwards(agent: Agent) -> Callable[[], None]:
-    """The plan's passes through the networks, and nothing else."""
+def forwards(agent: Agent, dynamics: Dynamics) -> Callable[[], None]:
+    """The plan's passes through the networks, by this form of them, and nothing else."""
     likelihood, task, controller = agent.model.likelihood, agent.task, agent.controller.config
     planner = agent.controller.planner.config
     rows = agent.environments * planner.candidates * controller.particles // likelihood.members
@@ -101,7 +102,6 @@ def forwards(agent: Agent) -> Callable[[], None]:
 
     @torch.inference_mode()
     def run() -> None:
-        dynamics = likelihood.for_planning()
         for _ in range(planner.iterations * controller.horizon):
             dynamics(inputs, latent)
 

@@ -1,4 +1,4 @@
-"""The fused pass beside the networks themselves. What needs the matrix unit is skipped where there is none."""
+"""The fused pass beside the networks themselves. What the processor here cannot do is skipped."""
 
 import copy
 import math
@@ -11,17 +11,32 @@ from torch import Tensor
 
 from pyro_dynamics.models import Ensemble, EnsembleConfig, fused
 
-needs_the_unit = pytest.mark.skipif(not fused.can_fuse(), reason="no AMX with bfloat16 here, or no C compiler")
+DTYPES = [torch.float32, torch.bfloat16]
+ACCURACY = {torch.float32: 1e-5, torch.bfloat16: 0.02}
+"""Beside the networks themselves."""
 
 
-def ensemble(inputs: int = 24, latent: int = 1, targets: int = 18, hidden: tuple[int, ...] = (200, 200)) -> Ensemble:
+@pytest.fixture(params=DTYPES, ids=["float32", "bfloat16"])
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    if not fused.can_fuse(request.param):
+        pytest.skip("this processor cannot, or there is no C compiler")
+    return request.param
+
+
+def ensemble(
+    dtype: torch.dtype, inputs: int = 24, latent: int = 1, targets: int = 18, hidden: tuple[int, ...] = (200, 200)
+) -> Ensemble:
     """Networks whose biases and statistics are not those of a fresh one."""
     net = Ensemble(inputs, latent, targets, EnsembleConfig(3, hidden, (0.0,) * (len(hidden) + 1)))
-    net.planning_dtype = torch.bfloat16
+    net.planning_dtype = dtype
     for bias in net.biases:
         torch.nn.init.normal_(bias, std=0.3)
     net.fit_normaliser(5 + 3 * torch.randn(200, inputs))
     return net
+
+
+def assert_close(found: Tensor, expected: Tensor, tolerance: float) -> None:
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
 def rows(net: Ensemble, count: int) -> tuple[Tensor, Tensor]:
@@ -30,51 +45,49 @@ def rows(net: Ensemble, count: int) -> tuple[Tensor, Tensor]:
 
 
 def rounded(net: Ensemble, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
-    """The same rounding by torch's own operations: weights and activations in bfloat16, sums in float64."""
-    x = torch.cat([net._normalised(inputs), latent], dim=-1)
+    """The same rounding by torch's own operations: weights and activations rounded, sums in float64."""
+    x, dtype = torch.cat([net._normalised(inputs), latent], dim=-1), net.planning_dtype
     for i, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
-        x = x.bfloat16().double() @ weight.bfloat16().double() + bias.double()
+        x = x.to(dtype).double() @ weight.to(dtype).double() + bias.double()
         x = torch.nn.functional.silu(x) if i < len(net.config.hidden) else x
     return net._location_and_scale(x.float(), inputs.shape)
 
 
-@needs_the_unit
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 32, 63, 64, 65, 200])
 @pytest.mark.parametrize(
     ("inputs", "latent", "targets", "hidden"),
     [(24, 1, 18, (200,) * 4), (4, 0, 3, (7, 5)), (31, 1, 16, (32,)), (33, 3, 33, (64, 10, 40)), (3, 2, 1, (128,) * 3)],
     ids=str,
 )
-def test_fused_pass_is_the_networks_with_layers_in_bfloat16(
-    inputs: int, latent: int, targets: int, hidden: tuple[int, ...], count: int
+def test_fused_pass_is_the_networks_with_rounded_layers(
+    dtype: torch.dtype, inputs: int, latent: int, targets: int, hidden: tuple[int, ...], count: int
 ) -> None:
-    net = ensemble(inputs, latent, targets, hidden)
+    net = ensemble(dtype, inputs, latent, targets, hidden)
     x, e = rows(net, count)
     for found, exact, rounding in zip(net.for_planning()(x, e), net(x, e), rounded(net, x, e), strict=True):
-        torch.testing.assert_close(found, rounding, rtol=2e-3, atol=2e-3)
-        torch.testing.assert_close(found, exact, rtol=0.02, atol=0.02)
+        assert_close(found, rounding, min(2e-3, ACCURACY[dtype]))
+        assert_close(found, exact, ACCURACY[dtype])
         assert found.shape == (3, count, targets)
         assert not found.requires_grad
 
 
-@needs_the_unit
 @torch.no_grad()
-def test_activation_keeps_its_tails() -> None:
+def test_activation_keeps_its_tails(dtype: torch.dtype) -> None:
     """Through one unit with weight 1, from far left to far right."""
     net = Ensemble(1, 0, 1, EnsembleConfig(1, (1,), (0.0, 0.0)))
-    net.planning_dtype = torch.bfloat16
+    net.planning_dtype = dtype
     net.weights[0].fill_(1.0)
     net.weights[1].copy_(torch.tensor([1.0, 0.0]))
     x = torch.linspace(-300, 300, 1201).bfloat16().float()[None, :, None]
     found, _ = net.for_planning()(x, x[..., :0])
     exact = torch.nn.functional.silu(x.double())
-    assert ((found - exact).abs() <= 2.0**-8 * exact.abs() + 1e-30).all()
+    precision = 3e-7 if dtype == torch.float32 else 2.0**-8
+    assert ((found - exact).abs() <= precision * exact.abs() + 1e-30).all()
 
 
-@needs_the_unit
 @torch.no_grad()
-def test_deviation_stays_within_its_bounds_far_from_the_data() -> None:
-    net = ensemble()
+def test_deviation_stays_within_its_bounds_far_from_the_data(dtype: torch.dtype) -> None:
+    net = ensemble(dtype)
     x, e = rows(net, 50)
     _, scale = net.for_planning()(1e4 * x, e)
     assert scale.max() <= math.exp(0.25) * 1.0001
@@ -99,10 +112,9 @@ def change_bounds(net: Ensemble) -> None:
     net.load_state_dict({**net.state_dict(), "max_log_variance": torch.full((18,), -3.0)})
 
 
-@needs_the_unit
 @pytest.mark.parametrize("change", [change_in_training, change_by_hand, change_statistics, change_bounds])
-def test_a_change_of_the_networks_is_followed(change: Any) -> None:
-    net = ensemble()
+def test_a_change_of_the_networks_is_followed(dtype: torch.dtype, change: Any) -> None:
+    net = ensemble(dtype)
     x, e = rows(net, 20)
     before = net.for_planning()(x, e)
     assert net.for_planning() is net.for_planning(), "copied once while nothing changes"
@@ -110,12 +122,11 @@ def test_a_change_of_the_networks_is_followed(change: Any) -> None:
     after = net.for_planning()(x, e)
     assert not all(map(torch.equal, before, after))
     for found, exact in zip(after, rounded(net, x, e), strict=True):
-        torch.testing.assert_close(found, exact, rtol=5e-3, atol=5e-3)
+        assert_close(found, exact, ACCURACY[dtype])
 
 
-@needs_the_unit
-def test_a_copy_goes_its_own_way() -> None:
-    net = ensemble()
+def test_a_copy_goes_its_own_way(dtype: torch.dtype) -> None:
+    net = ensemble(dtype)
     x, e = rows(net, 20)
     before = net.for_planning()(x, e)
     other = copy.deepcopy(net)
@@ -124,9 +135,8 @@ def test_a_copy_goes_its_own_way() -> None:
     assert all(map(torch.equal, net.for_planning()(x, e), before))
 
 
-@needs_the_unit
-def test_other_shapes_are_refused_before_any_memory_is_read() -> None:
-    net = ensemble()
+def test_other_shapes_are_refused_before_any_memory_is_read(dtype: torch.dtype) -> None:
+    net = ensemble(dtype)
     x, e = rows(net, 20)
     with pytest.raises(ValueError, match="must be of"):
         net.for_planning()(x[:, :10], e)
@@ -134,9 +144,8 @@ def test_other_shapes_are_refused_before_any_memory_is_read() -> None:
         net.for_planning()(x[..., :5], e)
 
 
-@needs_the_unit
-def test_what_is_not_a_number_stays_in_its_row() -> None:
-    net = ensemble()
+def test_what_is_not_a_number_stays_in_its_row(dtype: torch.dtype) -> None:
+    net = ensemble(dtype)
     x, e = rows(net, 70)
     clean = net.for_planning()(x, e)
     x[1, 3, 5], e[2, 69] = torch.nan, torch.nan
@@ -154,9 +163,8 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@needs_the_unit
-def test_threads_give_the_same_numbers(request: pytest.FixtureRequest) -> None:
-    net = ensemble()
+def test_threads_give_the_same_numbers(dtype: torch.dtype, request: pytest.FixtureRequest) -> None:
+    net = ensemble(dtype)
     x, e = rows(net, 333)
     alone = net.for_planning()(x, e)
     request.getfixturevalue("two_threads")
@@ -164,27 +172,29 @@ def test_threads_give_the_same_numbers(request: pytest.FixtureRequest) -> None:
         assert all(map(torch.equal, net.for_planning()(x, e), alone))
 
 
-def test_without_a_compiler_torch_plans_and_one_line_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "_has_matrix_unit", lambda: True)
+@pytest.fixture
+def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """On a processor that can do everything, with nothing compiled so far."""
+    monkeypatch.setattr(fused, "_processor", lambda: set().union(*fused.NEEDED.values()))
+    fused._library.cache_clear()
+    yield
+    fused._library.cache_clear()
+
+
+@pytest.mark.usefixtures("compiled_anew")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_without_a_compiler_torch_plans_and_one_line_tells(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused.shutil, "which", lambda name: None)
-    fused._library.cache_clear()
-    try:
-        with pytest.warns(UserWarning, match="there is no C compiler"):
-            assert not fused.can_fuse()
-        net = ensemble()
-        x, e = rows(net, 600)
-        for found, exact in zip(net.for_planning()(x, e), net(x, e), strict=True):
-            torch.testing.assert_close(found, exact, rtol=0.05, atol=0.05)
-    finally:
-        fused._library.cache_clear()
+    with pytest.warns(UserWarning, match="there is no C compiler"):
+        assert not fused.can_fuse(dtype)
+    net = ensemble(dtype)
+    x, e = rows(net, 600)
+    for found, exact in zip(net.for_planning()(x, e), net(x, e), strict=True):
+        assert_close(found, exact, 0.05)
 
 
+@pytest.mark.usefixtures("compiled_anew")
 def test_a_compiler_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "_has_matrix_unit", lambda: True)
     monkeypatch.setenv("CC", "false")
-    fused._library.cache_clear()
-    try:
-        with pytest.warns(UserWarning, match="planning takes up to five times as long"):
-            assert not fused.can_fuse()
-    finally:
-        fused._library.cache_clear()
+    with pytest.warns(UserWarning, match="plans take longer than they could"):
+        assert not fused.can_fuse(torch.float32)

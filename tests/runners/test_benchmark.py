@@ -101,7 +101,7 @@ def test_the_first_call_does_not_count() -> None:
 
 
 def test_the_work_is_what_it_says() -> None:
-    config = replace(preset_config(runner.FAMILY, "cpu"), **TINY)
+    config = replace(preset_config(runner.FAMILY, "cpu"), **TINY, precision="float32")  # of which a hook can count
     agent = runner.build_from(config, environments=2)
     assert benchmark.network_evaluations(agent) == 10 * 2 * 5 * 3
     calls = 0
@@ -124,9 +124,11 @@ def test_the_work_is_what_it_says() -> None:
 def test_rank_correlation_leaves_the_agent_as_it_was() -> None:
     agent = runner.build_from(replace(preset_config(runner.FAMILY, "cpu"), **TINY), environments=1)
     before = {name: value.clone() for name, value in agent.model.state_dict().items()}
+    chosen = agent.model.likelihood.planning_dtype
+    assert benchmark.rank_correlation(agent, torch.bfloat16) > 0.99
     assert benchmark.rank_correlation(agent, torch.float32) > 0.999
     assert all(torch.equal(value, before[name]) for name, value in agent.model.state_dict().items())
-    assert agent.model.likelihood.planning_dtype == torch.float32
+    assert agent.model.likelihood.planning_dtype == chosen
 
 
 def test_the_share_of_the_processors_rate_is_a_share() -> None:
