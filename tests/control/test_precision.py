@@ -10,8 +10,8 @@ def rates(float32: float, bfloat16: float) -> dict[torch.dtype, float]:
 
 @pytest.mark.parametrize(
     ("measured", "chosen"),
-    [(rates(100, 400), torch.bfloat16), (rates(100, 60), torch.float32), (rates(100, 110), torch.float32)],
-    ids=["much faster", "slower", "a tie"],
+    [(rates(100, 400), torch.bfloat16), (rates(100, 60), torch.float32), (rates(100, 200), torch.float32)],
+    ids=["much faster", "slower", "a little faster"],
 )
 def test_auto_takes_bfloat16_where_it_is_much_faster(
     measured: dict[torch.dtype, float], chosen: torch.dtype, monkeypatch: pytest.MonkeyPatch
