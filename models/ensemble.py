@@ -97,12 +97,15 @@ class Ensemble(nn.Module):
         """The networks as they are now, for the many rows of a plan.
 
         It takes and gives what :meth:`forward` does with ``[M, B, ...]``, in :attr:`planning_dtype` and without
-        gradients: in one pass where the processor can (:mod:`pyro_dynamics.models.fused`), else layer by layer.
+        gradients: in one pass where the processor can (:mod:`pyro_dynamics.models.fused`), else layer by layer. Networks
+        of a subclass, which may be others, on another device or in another precision are used as they are.
         """
-        here = self.input_mean.dtype == torch.float32 and self.input_mean.device.type == "cpu"
-        if here and can_fuse(self.planning_dtype):
+        as_written = type(self) is Ensemble and self.input_mean.dtype == torch.float32
+        if not as_written or self.input_mean.device.type != "cpu":
+            return self
+        if can_fuse(self.planning_dtype):
             return self._fused_weights()
-        return self.in_bfloat16 if here and self.planning_dtype == torch.bfloat16 else self
+        return self.in_bfloat16 if self.planning_dtype == torch.bfloat16 else self
 
     @torch.no_grad()
     def in_bfloat16(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:

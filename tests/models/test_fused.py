@@ -125,6 +125,22 @@ def test_a_change_of_the_networks_is_followed(dtype: torch.dtype, change: Any) -
         assert_close(found, exact, ACCURACY[dtype])
 
 
+class Residual(Ensemble):
+    """A user's own networks."""
+
+    def forward(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+        location, scale = super().forward(inputs, latent)
+        return location + inputs[..., : location.shape[-1]], scale
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_networks_of_a_subclass_are_used_as_they_are(dtype: torch.dtype) -> None:
+    net = Residual(24, 1, 18, EnsembleConfig(3, (200,), (0.0, 0.0)))
+    net.planning_dtype = dtype
+    x, e = rows(net, 600)
+    assert all(map(torch.equal, net.for_planning()(x, e), net(x, e)))
+
+
 def test_a_copy_goes_its_own_way(dtype: torch.dtype) -> None:
     net = ensemble(dtype)
     x, e = rows(net, 20)
