@@ -97,8 +97,8 @@ class Ensemble(nn.Module):
         """The networks as they are now, for the many rows of a plan.
 
         It takes and gives what :meth:`forward` does with ``[M, B, ...]``, in :attr:`planning_dtype` and without
-        gradients: in one pass where the processor can (:mod:`pyro_dynamics.models.fused`), else layer by layer. Networks
-        of a subclass, which may be others, on another device or in another precision are used as they are.
+        gradients: in one pass where the processor can (:mod:`pyro_dynamics.models.fused`), else layer by layer.
+        Networks of a subclass, which may be others, on another device or in another precision are used as they are.
         """
         as_written = type(self) is Ensemble and self.input_mean.dtype == torch.float32
         if not as_written or self.input_mean.device.type != "cpu":
