@@ -8,15 +8,15 @@ torch's own operations.
 
 import ctypes
 import os
+import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
@@ -28,6 +28,10 @@ NEEDED = {
     torch.bfloat16: {"avx512f", "avx512bw", "avx512vl", "avx512_bf16", "amx_tile", "amx_bf16"},
 }
 """What the processor must have, by the names in /proc/cpuinfo; a compiler writes them without the last underscore."""
+
+
+BLOCKS_WORTH_A_THREAD = 10
+"""Of rows: fewer are done before another thread has begun."""
 
 
 class FusedEnsemble:
@@ -62,10 +66,11 @@ class FusedEnsemble:
         parts = [in_order(part).flatten(1) for part in (*weights[:-1], *weights[-1].chunk(2, dim=2))]
         self.weights = torch.cat(parts, dim=1)
         self.biases = torch.cat([_filled(part[:, 0]) for part in (*biases[:-1], *biases[-1].chunk(2, dim=2))], dim=1)
-        self.widths = torch.tensor([*(weight.shape[1] for weight in weights), self.targets], dtype=torch.int32)
+        self.widths = torch.tensor([*(weight.shape[1] for weight in weights), self.targets]).to("cpu", torch.int32)
         self.mean = functional.pad(mean, (0, self.latents))
         self.reciprocal = functional.pad(scale.reciprocal(), (0, self.latents), value=1.0)
         self.bounds = torch.stack([highest, highest.exp(), lowest.exp()])
+        self._network()  # fails here, before anything is kept, where torch only traces
 
     def is_of(self, dtype: torch.dtype, tensors: Iterable[Tensor]) -> bool:
         """Whether it was made of this type and of tensors with these values, in the order of the arguments."""
@@ -82,22 +87,26 @@ class FusedEnsemble:
         shapes = (self.members, rows, self.inputs), (self.members, rows, self.latents)
         if (inputs.shape, latent.shape) != shapes:  # C would read what is not there
             raise ValueError(f"inputs and latent must be of {shapes}, not {(inputs.shape, latent.shape)}")
-        inputs, latent = inputs.float().contiguous(), latent.float().contiguous()
+        inputs, latent = (x.to("cpu", torch.float32).contiguous().resolve_neg() for x in (inputs, latent))
         location, scale = inputs.new_empty(2, self.members, rows, self.targets)
-        tensors = (inputs, latent, location, scale)
-        library, network, pointers = _library(self.dtype), self._network(), [x.data_ptr() for x in tensors]
-
-        def run(begin: int, end: int) -> None:
-            if library.forward(ctypes.byref(network), *pointers, rows, begin, end):
-                raise MemoryError("no memory for the activations of a block of rows")
-
+        pointers = [x.data_ptr() for x in (inputs, latent, location, scale)]
+        library, network = _library(self.dtype), self._network()
         blocks = self.members * -(-rows // library.rows_of_a_block())
-        threads = min(torch.get_num_threads(), blocks)
-        if threads <= 1:
-            run(0, blocks)
-        else:
-            bounds = [blocks * i // threads for i in range(threads + 1)]
-            list(_pool(threads).map(run, bounds[:-1], bounds[1:]))
+        threads = max(1, min(torch.get_num_threads(), blocks // BLOCKS_WORTH_A_THREAD))
+        bounds = [blocks * i // threads for i in range(threads + 1)]
+        failures = [0] * threads
+
+        def run(part: int) -> None:
+            failures[part] = library.forward(ctypes.byref(network), *pointers, rows, *bounds[part : part + 2])
+
+        others = [Thread(target=run, args=(part,)) for part in range(1, threads)]
+        for thread in others:
+            thread.start()
+        run(0)
+        for thread in others:
+            thread.join()
+        if any(failures):
+            raise MemoryError("no memory for the activations of a block of rows")
         return location, scale
 
     def _network(self) -> "_Network":
@@ -121,42 +130,45 @@ class _Network(ctypes.Structure):
 
 def can_fuse(dtype: torch.dtype) -> bool:
     """Whether the processor can, and the C code compiles; if it does not compile, one warning tells why."""
-    return NEEDED[dtype] <= _processor() and _library(dtype) is not None
+    return dtype in NEEDED and NEEDED[dtype] <= _processor() and _library(dtype) is not None
 
 
 @cache
 def _processor() -> set[str]:
-    """What the processor has, by the names in /proc/cpuinfo."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
+    """What the processor has, by the names in /proc/cpuinfo; nothing where there is no such file."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
     return set(next((line for line in lines if line.startswith("flags")), "").split())
 
 
 @cache
 def _library(dtype: torch.dtype) -> Any:
     """The compiled code, or None."""
-    compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
     flags = [f"-m{name.replace('avx512_', 'avx512').replace('_', '-')}" for name in sorted(NEEDED[dtype])]
     flags += ["-DBFLOAT16"] if dtype == torch.bfloat16 else []
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "fused.so"
-        source = Path(__file__).with_name("fused.c")
-        try:
-            if compiler is None:
-                raise OSError("there is no C compiler (cc, gcc or clang)")
-            command = [compiler, "-O3", *flags, "-shared", "-fPIC", str(source), "-o", str(file)]
-            subprocess.run(command, check=True, capture_output=True, text=True)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            file, source = Path(folder) / "fused.so", Path(__file__).with_name("fused.c")
+            command = [*_compiler(), "-O3", *flags, "-shared", "-fPIC", str(source), "-o", str(file)]
+            subprocess.run(command, check=True, capture_output=True, text=True, errors="replace")
             library = ctypes.CDLL(str(file))
-        except (OSError, subprocess.CalledProcessError) as fault:
-            reason = (getattr(fault, "stderr", None) or str(fault)).splitlines()[0]
-            warnings.warn(f"plans take longer than they could: {reason}", stacklevel=2)
-            return None
+        if library.request():
+            raise OSError("the system does not grant the registers of the processor's matrix unit")
+    except (OSError, subprocess.CalledProcessError) as fault:
+        lines = (getattr(fault, "stderr", None) or str(fault)).splitlines()
+        reason = next((line for line in lines if "error" in line), lines[0])
+        warnings.warn(f"plans take longer than they could: {reason}", stacklevel=2)
+        return None
     library.forward.argtypes = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 3]
-    return None if library.request() else library
+    return library
 
 
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads)
+def _compiler() -> list[str]:
+    """The C compiler, by the variable CC or by its usual names."""
+    for command in (shlex.split(os.environ.get("CC", "")), ["cc"], ["gcc"], ["clang"]):
+        if command and shutil.which(command[0]):
+            return command
+    raise OSError("there is no C compiler (cc, gcc or clang)")
 
 
 def _filled(x: Tensor) -> Tensor:

@@ -34,11 +34,11 @@ static void store_some(number *to, __mmask16 which, __m512 x) {
     _mm256_mask_storeu_epi16(to, which, (__m256i)_mm512_cvtneps_pbh(x));
 }
 
-/* 1 / (1 + exp(-x)), to 14 bits: bfloat16 has 8. */
+/* 1 / (1 + exp(-x)), to 14 bits: bfloat16 has 8. Far left, where exp(-x) is infinite, it is 0. */
 static __m512 sigmoid(__m512 x) {
     __m512 power = _mm512_mul_ps(x, _mm512_set1_ps(-1.44269504f)); /* exp(-x) = 2^power */
     /* Of a NaN and a number these give the second: what is not a number stays so. */
-    power = _mm512_max_ps(_mm512_set1_ps(-126.0f), _mm512_min_ps(_mm512_set1_ps(126.0f), power));
+    power = _mm512_max_ps(_mm512_set1_ps(-200.0f), _mm512_min_ps(_mm512_set1_ps(200.0f), power));
     __m512 whole = _mm512_roundscale_ps(power, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m512 rest = _mm512_sub_ps(power, whole); /* in [-1/2, 1/2], where Taylor's polynomial is good to 2^-14 */
     __m512 series = _mm512_set1_ps(0.00961813f);

@@ -20,10 +20,11 @@ static void store(number *to, __m512 left, __m512 right) {
 
 static void store_some(number *to, __mmask16 which, __m512 x) { _mm512_mask_storeu_ps(to, which, x); }
 
-/* 1 / (1 + exp(-x)), with Cephes's polynomial for exp, and a reciprocal that one step of Newton's makes exact. */
+/* 1 / (1 + exp(-x)), with Cephes's polynomial for exp, and a reciprocal that one step of Newton's makes exact. Far
+ * left, where exp(-x) is infinite, it is 0. */
 static __m512 sigmoid(__m512 x) {
     /* Of a NaN and a number these give the second: what is not a number stays so. */
-    x = _mm512_max_ps(_mm512_set1_ps(-87.0f), _mm512_min_ps(_mm512_set1_ps(87.0f), x));
+    x = _mm512_max_ps(_mm512_set1_ps(-150.0f), _mm512_min_ps(_mm512_set1_ps(150.0f), x));
     __m512 power = _mm512_mul_ps(x, _mm512_set1_ps(-1.44269504f)); /* exp(-x) = 2^power */
     __m512 whole = _mm512_roundscale_ps(power, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m512 rest = _mm512_fnmsub_ps(whole, _mm512_set1_ps(0.693359375f), x); /* exp(-x) = 2^whole exp(rest) */
@@ -38,7 +39,8 @@ static __m512 sigmoid(__m512 x) {
     series = _mm512_fmadd_ps(series, rest, _mm512_set1_ps(1.0f));
     __m512 sum = _mm512_add_ps(_mm512_scalef_ps(series, whole), _mm512_set1_ps(1.0f));
     __m512 reciprocal = _mm512_rcp14_ps(sum);
-    return _mm512_mul_ps(reciprocal, _mm512_fnmadd_ps(sum, reciprocal, _mm512_set1_ps(2.0f)));
+    __mmask16 finite = _mm512_cmp_ps_mask(sum, _mm512_set1_ps(__builtin_inff()), _CMP_NEQ_UQ);
+    return _mm512_maskz_mul_ps(finite, reciprocal, _mm512_fnmadd_ps(sum, reciprocal, _mm512_set1_ps(2.0f)));
 }
 
 /* bias + x weight for the first half of the columns, and for the second where it is wanted. */

@@ -20,7 +20,8 @@ class TrajectorySampler:
     the same hypotheses about the environment.
 
     Args:
-        dynamics: the ensemble; if it has another form for the many rows of a plan, ``for_planning()``, that is used.
+        dynamics: the ensemble; if it has another form for the many rows of a plan, ``for_planning()``, that is used
+            where no gradient is wanted.
         task: features, targets, reward and termination.
         members: number M of members.
         particles: number P of particles, a multiple of M.
@@ -55,7 +56,8 @@ class TrajectorySampler:
         s = state[None, :, None, None].expand(*shape, -1).flatten(1, 3)
         total = s.new_zeros(s.shape[:-1])
         alive = torch.ones_like(total)
-        dynamics = self.dynamics.for_planning() if hasattr(self.dynamics, "for_planning") else self.dynamics
+        for_planning = None if torch.is_grad_enabled() else getattr(self.dynamics, "for_planning", None)
+        dynamics = for_planning() if for_planning else self.dynamics
         for t in range(horizon):
             a = actions[None, :, :, None, t].expand(*shape, -1).flatten(1, 3)
             location, scale = dynamics(self.task.inputs(s, a), e)

@@ -8,6 +8,7 @@ from torch import Tensor
 from pyro_dynamics.control import TrajectorySampler
 from pyro_dynamics.control.trajectory_sampling import Dynamics
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.models import Ensemble, EnsembleConfig
 from pyro_dynamics.tasks import Task
 
 MEMBERS, PARTICLES, ROBOTS, CANDIDATES, HORIZON = 2, 6, 3, 4, 5
@@ -69,6 +70,22 @@ def test_return_is_the_mean_over_particles_of_the_summed_reward(generator: torch
     steps = torch.arange(1.0, HORIZON + 1)
     position = 1 + actions[..., 0].cumsum(-1) + steps * latents.mean(1)[:, None]
     assert torch.allclose(returns, position.sum(-1), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_returns_can_be_differentiated_where_gradients_are_wanted(
+    dtype: torch.dtype, generator: torch.Generator
+) -> None:
+    net = Ensemble(4, 1, 3, EnsembleConfig(MEMBERS, (16,), (0.0, 0.0)))
+    net.planning_dtype = dtype
+    sampler = TrajectorySampler(net, Counter(), MEMBERS, PARTICLES)
+    arguments = torch.ones(1, 3), torch.zeros(1, 2, HORIZON, 1, requires_grad=True), torch.zeros(1, PARTICLES, 1)
+    returns = sampler.returns(*arguments, generator.manual_seed(0))
+    (slope,) = torch.autograd.grad(returns.sum(), arguments[1])
+    assert slope[0, :, 0].abs().min() > 0
+    with torch.inference_mode():
+        planned = sampler.returns(*arguments, generator.manual_seed(0))
+    assert torch.allclose(planned, returns, atol=1e-4 if dtype == torch.float32 else 0.1)
 
 
 def test_noise_has_the_networks_scale(generator: torch.Generator) -> None:

@@ -78,7 +78,8 @@ def test_activation_keeps_its_tails(dtype: torch.dtype) -> None:
     net.planning_dtype = dtype
     net.weights[0].fill_(1.0)
     net.weights[1].copy_(torch.tensor([1.0, 0.0]))
-    x = torch.linspace(-300, 300, 1201).bfloat16().float()[None, :, None]
+    far = torch.tensor([-3e38, -1e36, -1e30, 1e30])
+    x = torch.cat([torch.linspace(-300, 300, 1201), far]).bfloat16().float()[None, :, None]
     found, _ = net.for_planning()(x, x[..., :0])
     exact = torch.nn.functional.silu(x.double())
     precision = 3e-7 if dtype == torch.float32 else 2.0**-8
@@ -125,6 +126,15 @@ def test_a_change_of_the_networks_is_followed(dtype: torch.dtype, change: Any) -
         assert_close(found, exact, ACCURACY[dtype])
 
 
+def test_a_trace_leaves_nothing_behind(dtype: torch.dtype) -> None:
+    net = ensemble(dtype)
+    x, e = rows(net, 20)
+    with pytest.raises(RuntimeError):
+        torch.func.jvp(lambda e: net.for_planning()(x, e)[0], (e,), (e,))
+    for found, exact in zip(net.for_planning()(x, e), net(x, e), strict=True):
+        assert_close(found, exact, ACCURACY[dtype])
+
+
 class Residual(Ensemble):
     """A user's own networks."""
 
@@ -158,6 +168,8 @@ def test_other_shapes_are_refused_before_any_memory_is_read(dtype: torch.dtype) 
         net.for_planning()(x[:, :10], e)
     with pytest.raises(ValueError, match="must be of"):
         net.for_planning()(x[..., :5], e)
+    with pytest.raises(NotImplementedError):
+        net.for_planning()(x.to("meta"), e.to("meta"))
 
 
 def test_what_is_not_a_number_stays_in_its_row(dtype: torch.dtype) -> None:
@@ -210,7 +222,18 @@ def test_without_a_compiler_torch_plans_and_one_line_tells(dtype: torch.dtype, m
 
 
 @pytest.mark.usefixtures("compiled_anew")
-def test_a_compiler_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", "false")
+@pytest.mark.parametrize(
+    ("compiler", "words"),
+    [("false", "returned non-zero"), ("sh -c 'echo note >&2; echo error: that >&2; exit 1'", "error: that")],
+)
+def test_a_compiler_that_fails_is_told(compiler: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", compiler)
+    with pytest.warns(UserWarning, match=f"plans take longer than they could: .*{words}"):
+        assert not fused.can_fuse(torch.float32)
+
+
+@pytest.mark.usefixtures("compiled_anew")
+def test_without_a_place_for_files_torch_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/nonexistent")
     with pytest.warns(UserWarning, match="plans take longer than they could"):
         assert not fused.can_fuse(torch.float32)

@@ -1,6 +1,7 @@
 """`pyro-dynamics diagnose` as a person types it, on every kind of run."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +64,8 @@ def test_a_run_gets_report_numbers_and_posterior(run: Path, capsys: pytest.Captu
     names = {file.stem for file in (out / "figures").glob("*.png")}
     assert names == {"k-hat", "latents", "prior-posterior", "pairs", "traversal", "sbc", "pit", "coverage", "fans"}
     assert html.count("data:image/png;base64,") == len(names)
-    assert "http" not in html.replace("http-equiv", "")  # nothing is fetched from elsewhere
+    written = re.sub(r"base64,[A-Za-z0-9+/=]+", "", html)  # pictures may spell anything
+    assert "http" not in written.replace("http-equiv", "")  # nothing is fetched from elsewhere
     markdown = (out / "report.md").read_text()
     assert all(f"figures/{name}.png" in markdown for name in names)
     tree = xarray.open_datatree(out / "posterior.nc", engine="h5netcdf")

@@ -162,7 +162,7 @@ class Killer(threading.Thread):
         self.written: dict[str, int] = {}  # when the rounds before were
 
     def run(self) -> None:
-        until = time.monotonic() + 150
+        until = time.monotonic() + 400  # Ray takes its time on a busy machine
         while self.killed is None and time.monotonic() < until:
             if (RunFolder(self.folder, {}).last_round or 0) >= 1:
                 self.killed = json.loads(self.tries.read_text())["pid"]
