@@ -150,14 +150,15 @@ def _library(dtype: torch.dtype) -> Any:
         with tempfile.TemporaryDirectory() as folder:
             file, source = Path(folder) / "fused.so", Path(__file__).with_name("fused.c")
             command = [*_compiler(), "-O3", *flags, "-shared", "-fPIC", str(source), "-o", str(file)]
-            subprocess.run(command, check=True, capture_output=True, text=True, errors="replace")
+            ran = subprocess.run(command, capture_output=True, text=True, errors="replace")
+            if ran.returncode:
+                lines = [line for line in ran.stderr.splitlines() if "error" in line]
+                raise OSError(lines[0] if lines else f"the C compiler {command[0]} fails")
             library = ctypes.CDLL(str(file))
         if library.request():
             raise OSError("the system does not grant the registers of the processor's matrix unit")
-    except (OSError, subprocess.CalledProcessError) as fault:
-        lines = (getattr(fault, "stderr", None) or str(fault)).splitlines()
-        reason = next((line for line in lines if "error" in line), lines[0])
-        warnings.warn(f"plans take longer than they could: {reason}", stacklevel=2)
+    except OSError as fault:
+        warnings.warn(f"plans take longer than they could: {fault}", stacklevel=2)
         return None
     library.forward.argtypes = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 3]
     return library

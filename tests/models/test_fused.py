@@ -224,7 +224,7 @@ def test_without_a_compiler_torch_plans_and_one_line_tells(dtype: torch.dtype, m
 @pytest.mark.usefixtures("compiled_anew")
 @pytest.mark.parametrize(
     ("compiler", "words"),
-    [("false", "returned non-zero"), ("sh -c 'echo note >&2; echo error: that >&2; exit 1'", "error: that")],
+    [("false", "false fails"), ("sh -c 'echo note >&2; echo error: that >&2; exit 1'", "error: that")],
 )
 def test_a_compiler_that_fails_is_told(compiler: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", compiler)
