@@ -35,8 +35,6 @@ class EnsembleConfig:
             raise UserError(f"{len(self.hidden)} hidden layers need {len(self.hidden) + 1} weight decays")
 
 
-Dynamics = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Inputs and latents to locations and scales, as :meth:`Ensemble.forward`."""
 ROWS_IN_CACHE = 500
 """Rows that go through all layers together where no gradient is needed: their activations fit a processor's cache."""
 
@@ -93,7 +91,7 @@ class Ensemble(nn.Module):
         x = self._layers_in_cache(x, x.dtype) if in_cache else self._layers(x)
         return self._location_and_scale(x, inputs.shape)
 
-    def for_planning(self) -> Dynamics:
+    def for_planning(self) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """The networks as they are now, for the many rows of a plan.
 
         It takes and gives what :meth:`forward` does with ``[M, B, ...]``, in :attr:`planning_dtype` and without

@@ -11,6 +11,9 @@
 
 enum { LANES = 16, COLUMNS = 32 }; /* of a vector of float32, and of a product: its sums are [PANEL, COLUMNS] */
 
+/* Rows of activations, weights and biases are filled up with zeros to whole products. */
+static int filled(int width) { return (width + COLUMNS - 1) / COLUMNS * COLUMNS; }
+
 #ifdef BFLOAT16
 #include "fused_bfloat16.h"
 #else
@@ -26,9 +29,6 @@ struct ensemble {
     const float *mean, *reciprocal;           /* of inputs and latents: what comes in is normalised with them */
     const float *highest, *highest_variance, *lowest_variance; /* bounds: of the log-variance, and their exponentials */
 };
-
-/* Rows of activations, weights and biases are filled up with zeros to whole products. */
-static int filled(int width) { return (width + COLUMNS - 1) / COLUMNS * COLUMNS; }
 
 static __mmask16 first(int count) { return count >= LANES ? 0xffff : (__mmask16)((1u << count) - 1); }
 

@@ -28,8 +28,6 @@ NEEDED = {
     torch.bfloat16: {"avx512f", "avx512bw", "avx512vl", "avx512_bf16", "amx_tile", "amx_bf16"},
 }
 """What the processor must have, by the names in /proc/cpuinfo; a compiler writes them without the last underscore."""
-
-
 BLOCKS_WORTH_A_THREAD = 10
 """Of rows: fewer are done before another thread has begun."""
 

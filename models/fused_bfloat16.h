@@ -6,8 +6,8 @@ typedef uint16_t number;
 
 enum { TILE = 16, PANEL = 2 * TILE, BLOCK = 64 };
 
-/* A layer's weights [in, out] lie as [out / 16, in / 2, 16, 2], with in filled up to a multiple of this. */
-static int depth(int in) { return (in + 31) / 32 * 32; }
+/* A layer's weights [in, out] lie as [out / 16, in / 2, 16, 2], with in filled up. */
+static int depth(int in) { return filled(in); }
 
 /* Linux gives a process the unit's registers on request: 0 if it does. */
 int request(void) {

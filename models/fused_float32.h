@@ -47,7 +47,7 @@ static __m512 sigmoid(__m512 x) {
 static inline __attribute__((always_inline)) void
 multiply_halves(const number *x, int in, const number *weight, const float *bias, int halves, float *sums) {
     __m512 left[PANEL], right[PANEL];
-    int row = (in + COLUMNS - 1) / COLUMNS * COLUMNS;
+    int row = filled(in);
 #pragma GCC unroll 12
     for (int i = 0; i < PANEL; i++) {
         left[i] = _mm512_loadu_ps(bias);

@@ -193,7 +193,7 @@ def two_threads() -> Iterator[None]:
 
 def test_threads_give_the_same_numbers(dtype: torch.dtype, request: pytest.FixtureRequest) -> None:
     net = ensemble(dtype)
-    x, e = rows(net, 333)
+    x, e = rows(net, 777)  # enough blocks for a second thread
     alone = net.for_planning()(x, e)
     request.getfixturevalue("two_threads")
     for _ in range(20):
