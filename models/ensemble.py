@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import pairwise
 
 import torch
@@ -53,6 +54,7 @@ class Ensemble(nn.Module):
 
     Attributes:
         planning_dtype: in which :meth:`for_planning` runs the layers; what comes in and goes out is as it was.
+        accelerator: where plans and updates are computed, by copies, if not on the processor.
     """
 
     input_mean: Tensor
@@ -63,6 +65,7 @@ class Ensemble(nn.Module):
         self.config = config
         self.members = config.members
         self.planning_dtype = torch.float32
+        self.accelerator: torch.device | None = None
         self._fused: FusedEnsemble | None = None
         sizes = [input_dim + latent_dim, *config.hidden, 2 * output_dim]
         self.weights = nn.ParameterList(
@@ -87,7 +90,8 @@ class Ensemble(nn.Module):
             Location and scale, each ``[..., M, B, T]``.
         """
         x = _rows(torch.cat([self._normalised(inputs), latent], dim=-1))
-        in_cache = not torch.is_grad_enabled() and x.shape[1] > ROWS_IN_CACHE
+        on_processor = x.device.type == "cpu"
+        in_cache = on_processor and not torch.is_grad_enabled() and x.shape[1] > ROWS_IN_CACHE
         x = self._layers_in_cache(x, x.dtype) if in_cache else self._layers(x)
         return self._location_and_scale(x, inputs.shape)
 
@@ -95,12 +99,14 @@ class Ensemble(nn.Module):
         """The networks as they are now, for the many rows of a plan.
 
         It takes and gives what :meth:`forward` does with ``[M, B, ...]``, in :attr:`planning_dtype` and without
-        gradients: in one pass where the processor can (:mod:`pyro_dynamics.models.fused`), else layer by layer.
-        Networks of a subclass, which may be others, on another device or in another precision are used as they are.
+        gradients: in one pass where the device can (:mod:`pyro_dynamics.models.fused`,
+        :mod:`pyro_dynamics.models.fused_triton`), else layer by layer. Networks of a subclass, which may be others, or
+        in another precision are used as they are.
         """
-        as_written = type(self) is Ensemble and self.input_mean.dtype == torch.float32
-        if not as_written or self.input_mean.device.type != "cpu":
+        if type(self) is not Ensemble or self.input_mean.dtype != torch.float32:
             return self
+        if self.input_mean.device.type != "cpu":
+            return self._in_one_kernel() or self
         if can_fuse(self.planning_dtype):
             return self._fused_weights()
         return self.in_bfloat16 if self.planning_dtype == torch.bfloat16 else self
@@ -184,11 +190,23 @@ class Ensemble(nn.Module):
     def _fused_weights(self) -> FusedEnsemble:
         """The weights in the order of the fused pass, copied anew when one has changed."""
         # They are compared because torch does not count all changes: not those of its fused Adam.
-        others = [self.input_mean, self.input_scale, self.min_log_variance, self.max_log_variance]
-        dtype = self.planning_dtype
-        if self._fused is None or not self._fused.is_of(dtype, [*self.weights, *self.biases, *others]):
-            self._fused = FusedEnsemble(dtype, list(self.weights), list(self.biases), *others)
+        parts, dtype = self._parts(), self.planning_dtype
+        if self._fused is None or not self._fused.is_of(dtype, [*parts[0], *parts[1], *parts[2:]]):
+            self._fused = FusedEnsemble(dtype, *parts)
         return self._fused
+
+    def _in_one_kernel(self) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None:
+        """All layers in one kernel of the GPU, as the weights are now; None in float32, or without Triton."""
+        if self.planning_dtype != torch.bfloat16 or find_spec("triton") is None:
+            return None
+        from pyro_dynamics.models.fused_triton import checked_kernel  # torch for processors comes without Triton
+
+        return checked_kernel(self, self.planning_dtype, *self._parts())
+
+    def _parts(self) -> tuple[list[Tensor], list[Tensor], Tensor, Tensor, Tensor, Tensor]:
+        """What the fused forms are made of, in the order of their arguments."""
+        bounds = (self.min_log_variance, self.max_log_variance)
+        return list(self.weights), list(self.biases), self.input_mean, self.input_scale, *bounds
 
     @torch.no_grad()
     def fit_normaliser(self, inputs: Tensor) -> None:

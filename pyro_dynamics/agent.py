@@ -69,7 +69,8 @@ class Agent:
         likelihood = model.likelihood
         sampler = TrajectorySampler(likelihood, task, likelihood.members, controller.particles, controller.common_noise)
         self.make_planner = planner
-        self.controller = MPC(sampler, *action_bounds, controller, planner())
+        device = getattr(likelihood, "accelerator", None)
+        self.controller = MPC(sampler, *action_bounds, controller, planner(), device)
 
     @property
     def environments(self) -> int:

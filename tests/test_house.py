@@ -23,6 +23,7 @@ C_SOURCES = [f"models/{name}" for name in ("fused.c", "fused_float32.h", "fused_
 MAY_IMPORT = {
     "errors": set(),
     "data_files": set(),
+    "cuda_graphs": set(),
     "version": set(),
     "parameters": set(),
     "randomness": {"errors"},
@@ -31,8 +32,8 @@ MAY_IMPORT = {
     "environments": {"data_files", "errors", "tasks"},
     "models": {"errors", "transitions"},
     "guides": {"errors", "parameters", "transitions"},
-    "inference": {"errors", "parameters", "randomness", "tasks", "transitions"},
-    "control": {"errors", "randomness", "tasks", "transitions"},
+    "inference": {"cuda_graphs", "errors", "parameters", "randomness", "tasks", "transitions"},
+    "control": {"cuda_graphs", "errors", "randomness", "tasks", "transitions"},
     "diagnostics": {"errors", "randomness", "tasks", "transitions", "version"},
     "agent": {"control", "diagnostics", "errors", "inference", "randomness", "tasks", "transitions"},
     "experiments": {

@@ -1,5 +1,6 @@
 """The cross-entropy method with PETS's details (Chua et al. 2018), for K problems at once."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -78,7 +79,7 @@ def plan_cem(objective: Callable[[], Objective], mean: Tensor, config: CEMConfig
         mean = torch.where(unfinished, new_mean.lerp(mean, config.smoothing), mean)
         variance = torch.where(unfinished, new_variance.lerp(variance, config.smoothing), variance)
         unfinished = variance.amax(dim=(1, 2), keepdim=True) > config.min_variance
-        if not unfinished.any():
+        if mean.device.type == "cpu" and not unfinished.any():  # to ask a GPU would take longer than to go on
             break
     return mean
 
@@ -90,6 +91,7 @@ def _propose(mean: Tensor, variance: Tensor, count: int, generator: torch.Genera
     """
     room = torch.minimum(mean + 1, 1 - mean) / 2
     scale = torch.minimum(variance.sqrt(), room)
-    noise = mean.new_empty(len(mean), count, *mean.shape[1:])
-    torch.nn.init.trunc_normal_(noise, a=-2.0, b=2.0, generator=generator)
+    shape = (len(mean), count, *mean.shape[1:])
+    uniform = torch.rand(shape, dtype=mean.dtype, device=mean.device, generator=generator)
+    noise = torch.erfinv((2 * uniform - 1) * math.erf(2 / math.sqrt(2))) * math.sqrt(2)  # the inverse of their CDF
     return (mean[:, None] + scale[:, None] * noise).clamp_(-1, 1)

@@ -76,6 +76,11 @@ def shifted(plan: Tensor, last: Tensor) -> Tensor:
     return torch.cat([plan[..., 1:, :], last], dim=-2)
 
 
+def in_units(actions: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Actions of [-1, 1], ``[..., A]``, mapped to the bounds, each ``[A]``."""
+    return low + (actions + 1) / 2 * (high - low)
+
+
 def worst_if_not_finite(returns: Tensor) -> Tensor:
     """Returns with every NaN and infinity as the worst, so that none of them can be an elite."""
     return torch.where(returns.isfinite(), returns, -torch.inf)

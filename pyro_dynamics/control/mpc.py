@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_dynamics.control.contract import Objective, Planner
+from pyro_dynamics.control.contract import Objective, Planner, in_units
+from pyro_dynamics.control.gpu_planning import GPUPlanning
 from pyro_dynamics.control.trajectory_sampling import TrajectorySampler
 from pyro_dynamics.errors import require_positive
 from pyro_dynamics.randomness import drawing_from
@@ -43,14 +44,22 @@ class MPC:
         action_high: upper bounds ``[A]``.
         config: settings.
         planner: searches for the actions; it remembers its last plans.
+        device: where the search runs, if not on the processor; all else stays there.
     """
 
     def __init__(
-        self, sampler: TrajectorySampler, action_low: Tensor, action_high: Tensor, config: MPCConfig, planner: Planner
+        self,
+        sampler: TrajectorySampler,
+        action_low: Tensor,
+        action_high: Tensor,
+        config: MPCConfig,
+        planner: Planner,
+        device: torch.device | None = None,
     ) -> None:
         self.sampler, self.config, self.planner = sampler, config, planner
         self.action_low, self.action_high = action_low, action_high
         self.environment: Tensor | None = None
+        self.elsewhere = GPUPlanning(sampler, (action_low, action_high), device) if device is not None else None
 
     def reset(self) -> None:
         """Forget the last plans, at the start of an episode."""
@@ -90,19 +99,28 @@ class MPC:
             ``[B, A]`` in the environment's units.
         """
 
-        def objective() -> Objective:
+        def latents() -> Tensor:
             with drawing_from(generator):
-                latents = _draw(posterior, self.config.particles)[:, environment].transpose(0, 1)
-            return lambda candidates: self.sampler.returns(state, self.to_units(candidates), latents, generator)
+                return _draw(posterior, self.config.particles)[:, environment].transpose(0, 1)
+
+        def objective() -> Objective:
+            e = latents()
+            return lambda candidates: self.sampler.returns(state, self.to_units(candidates), e, generator)
 
         self.environment = environment
-        plan = self.planner.plan(objective, (len(state), self.config.horizon, len(self.action_low)), generator)
+        shape = (len(state), self.config.horizon, len(self.action_low))
+        if self.elsewhere is None:
+            plan = self.planner.plan(objective, shape, generator)
+        else:
+            of_each = torch.stack([latents() for _ in range(self.planner.config.iterations)])
+            seed = int(torch.randint(2**62, (), generator=generator))
+            plan = self.elsewhere.plan(self.planner, state, of_each, shape, seed)
         action = self.to_units(plan[:, 0].nan_to_num(0.0))
         return action.clamp(self.action_low, self.action_high)  # not past them by a rounding error
 
     def to_units(self, actions: Tensor) -> Tensor:
         """Map actions from [-1, 1] to the environment's bounds."""
-        return self.action_low + (actions + 1) / 2 * (self.action_high - self.action_low)
+        return in_units(actions, self.action_low, self.action_high)
 
 
 def _draw(posterior: Distribution, particles: int) -> Tensor:

@@ -1,5 +1,6 @@
 """Eq. 5 in one compiled call: draws, gradients and Adam of all steps in one graph, by ``torch.compile``.
 
+On a GPU the steps are one CUDA graph; what goes in and comes out stays on the processor.
 The objective, the draws and their order are those of Pyro's ``TraceMeanField_ELBO`` with vectorised particles, so that
 the result is the same to float32 accuracy. Likelihood and guide are called, not written again.
 """
@@ -15,8 +16,9 @@ from torch._higher_order_ops.while_loop import while_loop
 from torch.distributions import Distribution
 from torch.func import grad
 from torch.fx import GraphModule
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
+from pyro_dynamics.cuda_graphs import Captured
 from pyro_dynamics.inference.functional import Tensors
 from pyro_dynamics.inference.traced_elbo import (
     Data,
@@ -102,12 +104,13 @@ def _fit(
     # Moments apart from each other: a loop's state must not share memory.
     first, second = ({name: torch.zeros_like(value) for name, value in at_start.items()} for _ in range(2))
     start = (at_start, first, second)
-    key = (_kind(guide), type(prior), config.samples, config.steps, _shapes(start), _shapes(data))
+    device = getattr(likelihood, "accelerator", None)
+    key = (_kind(guide), type(prior), config.samples, config.steps, device, _shapes(start), _shapes(data))
     if key not in known:
         if len(known) >= LIMIT:
             tell(f"there are more than {LIMIT} shapes of updates: the others are not compiled")
             return False
-        known[key] = _build(config, likelihood, guide, prior, batch, start, data)
+        known[key] = _build(config, likelihood, guide, prior, batch, start, data, device)
     ready = known[key]
     if ready is None:
         tell(f"{not_compilable(guide)}: its updates are not compiled")
@@ -121,7 +124,14 @@ def _fit(
 
 
 def _build(
-    config: Any, likelihood: nn.Module, guide: Any, prior: Distribution, batch: Minibatch, start: State, data: Data
+    config: Any,
+    likelihood: nn.Module,
+    guide: Any,
+    prior: Distribution,
+    batch: Minibatch,
+    start: State,
+    data: Data,
+    device: torch.device | None,
 ) -> Compiled | None:
     """The compiled steps, or None where the guide's site in its Pyro program is something else than its posterior."""
     site = site_of(guide, prior, batch)
@@ -132,9 +142,15 @@ def _build(
     rows = config.samples * data.targets.shape[1] * (1 + guide.latent_dim)
     linearised = hasattr(likelihood, "linearised") and guide.infers and rows <= ROWS
     step = _step(likelihood, View(guide), prior, site, linearised)
+    arguments = (start, noise, rates, data)
     try:
-        graph = traced(step, start, tuple(part[0] for part in noise), rates[0], data)
-        loop = compile_loop(graph, len(tree_leaves(data)))
+        if device is not None:
+            arguments = tree_map(lambda x: x.to(device), arguments)
+        at_start, of_all, rate, known = arguments
+        graph = traced(step, at_start, tuple(part[0] for part in of_all), rate[0], known)
+        constants = len(tree_leaves(data))
+        with quiet():
+            loop = compile_loop(graph, constants) if device is None else gpu_loop(graph, constants, device, *arguments)
     except Exception as fault:
         raise CompilationFailed(first_line(fault)) from fault
     with quiet():
@@ -209,6 +225,29 @@ def compile_loop(step: GraphModule, constants: int) -> Loop:
     # with little optimisation: a flow's would take minutes.
     options: dict[str, Any] = {"cpp_wrapper": True, "cpp_wrapper_build_separate": True, "size_asserts": False}
     return torch.compile(loop, fullgraph=True, dynamic=False, options=options)
+
+
+def gpu_loop(step: GraphModule, constants: int, device: torch.device, *arguments: Any) -> Loop:
+    """The steps as one CUDA graph, each of kernels that ``torch.compile`` has fused.
+
+    Args:
+        step: a :data:`Step` of tensors on the device.
+        constants: how many tensors its data has.
+        device: the GPU.
+        *arguments: those of the loop.
+    """
+    before, within = hoisted(step, constants)
+    compiled = torch.compile(within, fullgraph=True, dynamic=False) if device.type == "cuda" else within
+
+    def loop(state: State, noise: tuple[Tensor, ...], rates: Tensor, data: Data) -> State:
+        given = before(*tree_leaves(data))
+        for index in range(len(rates)):
+            leaves, structure = tree_flatten(state)
+            after = compiled(*leaves, *(part[index] for part in noise), rates[index], *given)
+            state = tree_unflatten(after, structure)
+        return state
+
+    return Captured(torch.no_grad()(loop), device, None, *arguments)
 
 
 def _draw(config: Any, posterior: Distribution, site: Site, generator: torch.Generator) -> tuple[Tensor, ...]:

@@ -1,0 +1,73 @@
+"""Functions of tensors that a GPU runs as one CUDA graph: launched at once, in memory that stays."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
+
+WARM_UPS = 2
+"""Calls before a function is captured: the first ones compile kernels and make handles, which no graph can hold."""
+
+
+class Captured:
+    """A function of tensors on a device; on a GPU it is captured once, and then only launched.
+
+    What the function decides in Python is decided once, and it must not look at a value on the device. Tensors that it
+    takes from elsewhere must stay where they are. Where it cannot be captured, a warning tells why, and every call runs
+    its operations one by one.
+
+    Args:
+        function: of trees of tensors, giving a tree of tensors.
+        device: where it runs; on a processor it is called as it is.
+        generator: on that device, from which the function draws, if it does.
+        *arguments: trees of tensors with the shapes of all later ones.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], device: torch.device, generator: torch.Generator | None, *arguments: Any
+    ) -> None:
+        self.device, self._function = device, function
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if device.type == "cuda":
+            self._inputs = tree_map(lambda x: x.to(device, copy=True), arguments)
+            self._warm_up()
+            try:
+                self._capture(generator)
+            except RuntimeError as fault:
+                self._graph = None
+                reason = (str(fault).strip() or repr(fault)).splitlines()[0]
+                warnings.warn(f"what runs on the GPU is no CUDA graph and takes longer: {reason}", stacklevel=3)
+
+    def _warm_up(self) -> None:
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UPS):
+                self._function(*self._inputs)
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+
+    def _capture(self, generator: torch.Generator | None) -> None:
+        self._graph = torch.cuda.CUDAGraph()
+        if generator is not None:
+            self._graph.register_generator_state(generator)
+        with torch.cuda.device(self.device), torch.cuda.graph(self._graph):
+            self._outputs = self._function(*self._inputs)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """What the function gives, on the processor; the arguments may be there or on the device."""
+        if self._graph is None:
+            there = tree_map(lambda x: x.to(self.device), arguments)
+            return tree_map(Tensor.cpu, self._function(*there))
+        for own, given in zip(tree_leaves(self._inputs), tree_leaves(arguments), strict=True):
+            own.copy_(given, non_blocking=True)
+        self._graph.replay()
+        return tree_map(Tensor.cpu, self._outputs)
+
+
+def shapes(tree: Any) -> tuple[Any, ...]:
+    """What must be the same for a graph to be used again: shapes and types of a tree of tensors, and its structure."""
+    leaves, structure = tree_flatten(tree)
+    return tuple((leaf.shape, leaf.dtype) for leaf in leaves), str(structure)

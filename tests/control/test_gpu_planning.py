@@ -1,0 +1,101 @@
+"""Plans on a device: the same search, on a processor with values, and on a pretended GPU without."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch.distributions import Independent, Normal
+
+from pyro_dynamics.control import CEM, ICEM, MPC, MPPI, CEMConfig, ICEMConfig, MPCConfig, MPPIConfig, Planner
+from pyro_dynamics.control import TrajectorySampler
+from pyro_dynamics.control.gpu_planning import GPUPlanning
+from pyro_dynamics.environments import FAMILIES
+from pyro_dynamics.models import Ensemble, EnsembleConfig
+from pyro_dynamics.tasks import HalfCheetahTask
+from tests.without_a_gpu import PRETENDED, Generator, There, pretended_gpu, there
+
+PROCESSOR = torch.device("cpu")
+LOW, HIGH = torch.full((6,), -1.0), torch.full((6,), 1.0)
+ENVIRONMENT = torch.tensor([1, 0])
+BELIEF = Independent(Normal(torch.tensor([[-1.0], [1.0]]), 0.1), 1)
+PLANNERS = {
+    "cem": lambda: CEM(CEMConfig(candidates=12, elites=3, iterations=3)),
+    "icem": lambda: ICEM(ICEMConfig(candidates=12, elites=4, iterations=3)),
+    "mppi": lambda: MPPI(MPPIConfig(candidates=12, iterations=2)),
+}
+
+
+@pytest.fixture(params=PLANNERS)
+def planner(request: pytest.FixtureRequest) -> Planner:
+    return PLANNERS[request.param]()
+
+
+def controller(planner: Planner, device: torch.device | None, net: Ensemble | None = None) -> MPC:
+    torch.manual_seed(0)
+    net = net or Ensemble(24, 1, 18, EnsembleConfig(2, (16, 16), (0.0,) * 3))
+    sampler = TrajectorySampler(net, HalfCheetahTask(), 2, 4)
+    return MPC(sampler, LOW, HIGH, MPCConfig(horizon=5, particles=4), planner, device)
+
+
+def test_two_steps_are_those_of_the_planner_itself(planner: Planner) -> None:
+    """On the processor, where draws can be the same: those of the latents first, then those of a seed."""
+    found, expected = controller(planner, PROCESSOR), controller(copy.copy(planner), None)
+    state = torch.randn(2, 18, generator=torch.Generator().manual_seed(1))
+    draws, again = torch.Generator().manual_seed(2), torch.Generator().manual_seed(2)
+    for _ in range(2):
+        action = found.act(state, BELIEF, ENVIRONMENT, draws)
+        latents = [BELIEF_draws(expected, again) for _ in range(expected.planner.config.iterations)]
+        seeded = torch.Generator().manual_seed(int(torch.randint(2**62, (), generator=again)))
+        each = iter(latents)
+
+        def objective() -> Any:
+            e = next(each)  # noqa: B023  # called within the turn
+            return lambda c: expected.sampler.returns(state, c, e, seeded)  # noqa: B023
+
+        with torch.inference_mode():
+            plan = expected.planner.plan(objective, (2, 5, 6), seeded)
+        torch.testing.assert_close(action, plan[:, 0])
+        for name, value in expected.planner.plans().items():
+            torch.testing.assert_close(found.planner.plans()[name], value)
+
+
+def BELIEF_draws(mpc: MPC, generator: torch.Generator) -> torch.Tensor:
+    noise = torch.empty(mpc.config.particles, 2, 1).normal_(generator=generator)
+    return (BELIEF.mean + BELIEF.stddev * noise)[:, ENVIRONMENT].transpose(0, 1)
+
+
+def test_a_training_changes_the_copies(planner: Planner) -> None:
+    net = Ensemble(24, 1, 18, EnsembleConfig(2, (16, 16), (0.0,) * 3))
+    mpc, state = controller(planner, PROCESSOR, net), torch.zeros(2, 18)
+
+    def act() -> torch.Tensor:
+        mpc.reset()
+        return mpc.act(state, BELIEF, ENVIRONMENT, torch.Generator().manual_seed(2))
+
+    before = act()
+    assert torch.equal(act(), before)
+    with torch.no_grad():
+        net.weights[0].mul_(-3)
+    assert not torch.equal(act(), before)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_no_search_waits_for_the_gpu_or_leaves_it(family: str, planner: Planner) -> None:
+    """In all iterations, for every task; a look at a value or a tensor on the processor would raise."""
+    task = FAMILIES[family].make_task()
+    net = Ensemble(task.input_dim, 1, task.target_dim, EnsembleConfig(2, (16, 16), (0.0,) * 3))
+    bounds = torch.zeros(task.action_dim), torch.ones(task.action_dim)
+    planning = GPUPlanning(TrajectorySampler(net, task, 2, 4), bounds, PROCESSOR)
+    shape = (3, 5, task.action_dim)
+    with pretended_gpu():
+        planning.low, planning.high = there(bounds[0]), there(bounds[1])
+        planning.generator = Generator()
+        planning._sampler = TrajectorySampler(There(net), task, 2, 4)
+        search = planning.search(planner, shape)
+        state = torch.empty(3, task.state_dim, device=PRETENDED)
+        latents = torch.empty(planner.config.iterations, 3, 4, 1, device=PRETENDED)
+        plan, plans = search(state, latents, {})
+        plan, plans = search(state, latents, plans)
+        assert plan.shape == shape
+        assert {value.device.type for value in [plan, *plans.values()]} == {"pretended"}
