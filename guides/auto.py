@@ -1,27 +1,19 @@
 """Pyro's automatic guides: one of them for each environment, by name."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyro
 import torch
 from pyro import distributions
-from pyro.distributions.torch_distribution import TorchDistribution
 from pyro.infer import autoguide
 from torch import Tensor, nn
-from torch.distributions import (
-    Distribution,
-    Independent,
-    LowRankMultivariateNormal,
-    MultivariateNormal,
-    kl_divergence,
-)
-from torch.types import _size
+from torch.distributions import Distribution, Independent, MultivariateNormal, kl_divergence
 
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.guides.contract import Guide
+from pyro_dynamics.guides.inverse_autoregressive import InverseAutoregressive
 from pyro_dynamics.guides.path_gradient import PathGradient
 from pyro_dynamics.transitions import Minibatch
 
@@ -109,24 +101,20 @@ class AutoGuide(Guide):
         return member
 
     def posterior(self) -> Distribution:
-        return _stack([_distribution(member) for member in self.members], self.environments)
+        return _stack(list(self.members), self.environments)
 
     def forward(self, batch: Minibatch, prior: Distribution | None = None) -> Tensor:
         """The Pyro guide: a site ``e`` in the plate ``environment``, beside the model's."""
         posterior: Any = self.posterior()
+        if isinstance(posterior, InverseAutoregressive):
+            posterior = PathGradient(self, posterior)
         with pyro.plate("environment", self.environments, dim=-1):
-            return pyro.sample("e", PathGradient(self, posterior) if isinstance(posterior, Stacked) else posterior)
+            return pyro.sample("e", posterior)
 
     def frozen(self) -> Distribution:
         """:meth:`posterior` as a constant. An automatic guide must not be copied: ``deepcopy`` breaks the original."""
         with torch.no_grad():
-            posterior = self.posterior()
-        if not isinstance(posterior, Stacked):
-            return posterior  # stacked out of copies of the parameters already
-        with torch.random.fork_rng():  # the first weights are drawn, and overwritten
-            twin = AutoGuide(self.environments, self.latent_dim, self.config).to(next(self.parameters()))
-        twin.load_state_dict(self.state_dict())
-        return twin.requires_grad_(False).posterior()
+            return self.posterior()  # stacked, which copies
 
     def for_environments(self, environments: int) -> "AutoGuide":
         """A fresh guide at the prior; kinds that have no setting for it are fitted to it, with draws that are fixed."""
@@ -163,50 +151,6 @@ class _OneLatent:
         pyro.sample("e", distributions.Normal(torch.zeros(self.latent_dim), 1.0).to_event(1))
 
 
-class Stacked(TorchDistribution):
-    """K distributions over ``[d]``, of any kind, as one of batch shape ``[K]``.
-
-    Args:
-        members: K distributions without batch dimensions.
-    """
-
-    arg_constraints: dict[str, Any] = {}  # noqa: RUF012  # as torch has it
-    support = distributions.constraints.real_vector
-    has_rsample = True
-
-    def __init__(self, members: Sequence[Distribution]) -> None:
-        self.members = members
-        super().__init__(torch.Size([len(members)]), members[0].event_shape, validate_args=False)
-
-    def rsample(self, sample_shape: _size = torch.Size()) -> Tensor:  # noqa: B008  # torch's own signature
-        """Samples ``[*sample_shape, K, d]`` that can be differentiated."""
-        return torch.stack([member.rsample(torch.Size(sample_shape)) for member in self.members], -2)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """Log-densities ``[..., K]`` of ``value`` ``[..., K, d]``."""
-        with _default_dtype(value.dtype):  # the inverse of Pyro's IAF makes tensors of the default type
-            pairs = zip(self.members, value.unbind(-2), strict=True)
-            return torch.stack([member.log_prob(x) for member, x in pairs], -1)
-
-    @property
-    def mean(self) -> Tensor:
-        """Mean ``[K, d]`` of fixed draws."""
-        return self._draws().mean(0)
-
-    @property
-    def variance(self) -> Tensor:
-        """Variance ``[K, d]`` of fixed draws."""
-        return self._draws().var(0)
-
-    def _draws(self) -> Tensor:
-        draws = []
-        with torch.random.fork_rng():
-            for member in self.members:
-                torch.manual_seed(0)
-                draws.append(member.sample(torch.Size([4096])))
-        return torch.stack(draws, -2)
-
-
 def _distribution(member: Any) -> Distribution:
     """q(e) of one automatic guide, batch shape ``[]``."""
     if isinstance(member, autoguide.AutoNormal):
@@ -216,19 +160,20 @@ def _distribution(member: Any) -> Distribution:
 
 def _stack(members: Sequence[Any], environments: int) -> Distribution:
     """One distribution out of K; Gaussians stay Gaussians, so that their divergences stay in closed form."""
-
-    def stack(name: str) -> Tensor:
-        return torch.stack([getattr(member, name) for member in members])
-
     if not members:
         return distributions.Normal(torch.zeros(environments, 0), 1.0).to_event(1)
-    if isinstance(members[0], Independent):
+    if isinstance(members[0], autoguide.AutoIAFNormal):
+        return InverseAutoregressive.of([member.transform[0] for member in members])
+    each: list[Any] = [_distribution(member) for member in members]
+
+    def stack(name: str) -> Tensor:
+        return torch.stack([getattr(one, name) for one in each])
+
+    if isinstance(each[0], Independent):
         return distributions.Normal(stack("mean"), stack("stddev")).to_event(1)
-    if isinstance(members[0], MultivariateNormal):
+    if isinstance(each[0], MultivariateNormal):
         return distributions.MultivariateNormal(stack("loc"), scale_tril=stack("scale_tril"))
-    if isinstance(members[0], LowRankMultivariateNormal):
-        return distributions.LowRankMultivariateNormal(stack("loc"), stack("cov_factor"), stack("cov_diag"))
-    return Stacked(members)
+    return distributions.LowRankMultivariateNormal(stack("loc"), stack("cov_factor"), stack("cov_diag"))
 
 
 def _fit_to_prior(member: Any, steps: int = 300, samples: int = 64) -> None:
@@ -252,13 +197,3 @@ def _from_prior(q: Distribution, samples: int) -> Tensor:
     except NotImplementedError:
         draws = q.rsample(torch.Size([samples]))
         return (q.log_prob(draws) - prior.log_prob(draws)).mean()
-
-
-@contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

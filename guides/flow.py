@@ -1,22 +1,21 @@
 """A normalising flow for each environment: for posteriors that are curved or skewed."""
 
 import copy
-import functools
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyro
 import torch
-from pyro.distributions import Normal, TorchDistribution
+from pyro.distributions import Normal
 from torch import Tensor, nn
-from torch.distributions import Distribution, Transform, constraints
-from torch.quasirandom import SobolEngine
+from torch.distributions import Distribution, Transform
 from torch.types import _size
 
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.guides.contract import Guide
 from pyro_dynamics.guides.path_gradient import PathGradient
+from pyro_dynamics.guides.transformed_normal import TransformedNormal
 from pyro_dynamics.transitions import Minibatch
 
 with pyro.validation_enabled():  # the import switches torch's validation off for everybody: put it back
@@ -150,8 +149,8 @@ class FlowLayer(nn.Module):
         return MonotonicAffineTransform(*(parameter.squeeze(-1) for parameter in parameters))
 
 
-class FlowPosterior(TorchDistribution):
-    """The distribution of e where f((e - location) / scale; c) ~ N(0, I); mean and variance are those of fixed draws.
+class FlowPosterior(TransformedNormal):
+    """The distribution of e where f((e - location) / scale; c) ~ N(0, I).
 
     Args:
         layers: of f.
@@ -161,26 +160,14 @@ class FlowPosterior(TorchDistribution):
         batch_shape: ``[..., K]``.
     """
 
-    arg_constraints: dict[str, Any] = {}  # noqa: RUF012  # torch's own convention
-    support = constraints.real_vector
-    has_rsample = True
-
     def __init__(
         self, layers: nn.ModuleList, embedding: Tensor, location: Tensor, scale: Tensor, batch_shape: _size
     ) -> None:
-        super().__init__(torch.Size(batch_shape), location.shape[-1:], validate_args=False)
+        super().__init__(batch_shape, like=location)
         self.layers, self.embedding, self.location, self.scale = layers, embedding, location, scale
 
     def expand(self, batch_shape: _size, _instance: Any = None) -> "FlowPosterior":
         return FlowPosterior(self.layers, self.embedding, self.location, self.scale, batch_shape)
-
-    def rsample(self, sample_shape: _size = torch.Size()) -> Tensor:  # noqa: B008  # torch's own signature
-        return self.from_noise(*self.standard_noise(sample_shape))
-
-    def standard_noise(self, sample_shape: _size) -> tuple[Tensor]:
-        """The standard normal draws ``[*sample_shape, *batch_shape, d]`` that a sample is made of."""
-        shape = self._extended_shape(torch.Size(sample_shape))
-        return (torch.randn(shape, dtype=self.location.dtype, device=self.location.device),)
 
     def log_prob(self, value: Tensor) -> Tensor:
         z = (value - self.location) / self.scale
@@ -190,38 +177,7 @@ class FlowPosterior(TorchDistribution):
             log_slope = log_slope + log_slopes
         return log_slope - 0.5 * (z.square() + math.log(2 * math.pi)).sum(-1)
 
-    @property
-    def mean(self) -> Tensor:
-        return self._moments[0]
-
-    @property
-    def variance(self) -> Tensor:
-        return self._moments[1]
-
-    @functools.cached_property
-    def _moments(self) -> tuple[Tensor, Tensor]:
-        z = normal_nodes(512, *self.event_shape).to(self.location)
-        z = z.view(-1, *[1] * len(self.batch_shape), *self.event_shape).expand(-1, *self.batch_shape, -1)
-        variance, mean = torch.var_mean(self.from_noise(z), dim=0, correction=0)
-        return mean, variance
-
     def from_noise(self, z: Tensor) -> Tensor:
-        """The latents that standard normal draws ``[..., K, d]`` become."""
         for layer in reversed(self.layers):
             z = layer.inverse(z, self.embedding)  # type: ignore[operator]
         return self.location + self.scale * z
-
-
-@functools.cache
-def normal_nodes(count: int, dim: int) -> Tensor:
-    """Evenly spread draws from N(0, I), always the same, ``[count, dim]``; their mean is 0 and their covariance is I.
-
-    They are Hammersley points and their mirror images; in the first dimension both together are equidistant quantiles.
-    """
-    half = count // 2
-    uniform = (torch.arange(half, dtype=torch.float64)[:, None] + 0.25) / half
-    if dim > 1:
-        uniform = torch.cat([uniform, SobolEngine(dim - 1).draw(half, dtype=torch.float64) + 0.5 / half], dim=1)
-    z = math.sqrt(2) * torch.erfinv(2 * uniform - 1)
-    z = torch.cat([z, -z])
-    return torch.linalg.solve_triangular(torch.linalg.cholesky(z.mT @ z / count), z.mT, upper=False).mT

@@ -74,7 +74,8 @@ class CompiledGradients:
         gradients, (_, loss) = self._run(arguments)
         for parameters, found in zip((phi, theta), gradients, strict=True):
             for name, parameter in parameters.items():
-                parameter.grad = found[name]
+                # The fused Adam takes a gradient's memory as it lies, whatever its strides.
+                parameter.grad = found[name].contiguous()
         return loss
 
     def _find_site(self, batch: Minibatch) -> Site:

@@ -49,8 +49,8 @@ class OfflineConfig:
             KL(q || p) rises linearly from 0 to 1; 0 for full weight at once, as in the paper. See docs/collapse.md.
         free_nats: against collapse: the divergence of each environment counts only above this many nats.
         compiled: take the gradients by one compiled graph: the same to float32 accuracy, and faster, after a first call
-            of some ten seconds. For every guide but amortized ones and AutoIAFNormal, without kl_warm_up and free_nats;
-            needs a C++ compiler. Else it changes nothing.
+            of some ten seconds. For every guide but amortized ones, without kl_warm_up and free_nats; needs a C++
+            compiler. Else it changes nothing.
         spread: against collapse: before the first training the guide's means are moved apart at random, by this
             standard deviation. Needs a Gaussian guide.
     """

@@ -5,7 +5,8 @@ from torch.distributions import Distribution, Normal
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import DiagonalConfig, DiagonalGuide, Guide
-from pyro_dynamics.guides.flow import FlowConfig, FlowGuide, normal_nodes
+from pyro_dynamics.guides.flow import FlowConfig, FlowGuide
+from pyro_dynamics.guides.transformed_normal import normal_nodes
 from pyro_dynamics.inference import ExactBelief, SVIUpdate, SVIUpdateConfig, linear_gaussian_posterior
 from pyro_dynamics.models import HierarchicalModel, LinearGaussian
 

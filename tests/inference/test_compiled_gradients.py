@@ -7,6 +7,7 @@ import torch
 
 from pyro_dynamics.guides import (
     AmortizedGuide,
+    AutoConfig,
     AutoGuide,
     DiagonalGuide,
     FlowConfig,
@@ -51,8 +52,12 @@ def small_flow(environments: int, latent_dim: int) -> FlowGuide:
     return FlowGuide(environments, latent_dim, FlowConfig(transforms=1, hidden=(4,), bins=3, embedding=2))
 
 
+def auto_flow(environments: int, latent_dim: int) -> AutoGuide:
+    return AutoGuide(environments, latent_dim, AutoConfig("AutoIAFNormal"))
+
+
 @pytest.mark.parametrize(
-    "family", [DiagonalGuide, FullRankGuide, LowRankGuide, LaplaceGuide, AutoGuide, MixtureGuide, small_flow]
+    "family", [DiagonalGuide, FullRankGuide, LowRankGuide, LaplaceGuide, AutoGuide, MixtureGuide, small_flow, auto_flow]
 )
 @pytest.mark.filterwarnings("error")  # a fallback would warn, and make the comparison one of Pyro with itself
 def test_a_traced_training_equals_pyros(family: Any, monkeypatch: pytest.MonkeyPatch) -> None:

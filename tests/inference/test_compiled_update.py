@@ -45,6 +45,10 @@ def affine_flow(environments: int, latent_dim: int) -> FlowGuide:
     return small_flow(environments, latent_dim, "affine")
 
 
+def auto_flow(environments: int, latent_dim: int) -> AutoGuide:
+    return AutoGuide(environments, latent_dim, AutoConfig("AutoIAFNormal"))
+
+
 FAMILIES = [DiagonalGuide, FullRankGuide, LowRankGuide, LaplaceGuide, AutoGuide, MixtureGuide]
 
 
@@ -122,14 +126,16 @@ def test_the_same_as_pyros_steps_for_every_belief(family: Any, belief: str) -> N
     assert_close(found, expected, tolerance=1e-4)
 
 
-@pytest.mark.parametrize(("family", "belief"), [(small_flow, "power"), (affine_flow, "exact")])
+@pytest.mark.parametrize(
+    ("family", "belief"), [(small_flow, "power"), (affine_flow, "exact"), (auto_flow, "power"), (auto_flow, "exact")]
+)
 @pytest.mark.usefixtures("uncompiled")
 def test_flows_take_the_same_steps_as_pyros(family: Any, belief: str) -> None:
-    """The prior of the second update is a flow too, whose networks are those of a copy of the guide."""
-    found, expected = (
-        state_after(ensemble(), family, 2, compiled, belief, samples=4, steps=10) for compiled in (True, False)
-    )
-    assert_close(found, expected)
+    """The prior of the second update is a flow too, with networks as the guide had them before."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a fallback would warn, and make the comparison one of Pyro with itself
+        found = state_after(ensemble(), family, 2, True, belief, samples=4, steps=10)
+    assert_close(found, state_after(ensemble(), family, 2, False, belief, samples=4, steps=10))
 
 
 @pytest.mark.parametrize("family", [DiagonalGuide, LaplaceGuide, MixtureGuide])
@@ -207,18 +213,12 @@ class Bent(DiagonalGuide):
         return Bent(environments, self.latent_dim)
 
 
-def auto_flow(environments: int, latent_dim: int) -> AutoGuide:
-    return AutoGuide(environments, latent_dim, AutoConfig("AutoIAFNormal"))
-
-
-@pytest.mark.parametrize("family", [auto_flow, Bent])
 @pytest.mark.usefixtures("uncompiled")
-def test_other_guides_take_pyros_steps(family: Any) -> None:
-    name = type(family(1, 2)).__name__
-    with pytest.warns(UserWarning, match=f"{name} is no Gaussian.*not compiled") as told:
-        found = state_after(linear(), family, 2, compiled=True)
+def test_other_guides_take_pyros_steps() -> None:
+    with pytest.warns(UserWarning, match=r"Bent is no Gaussian.*not compiled") as told:
+        found = state_after(linear(), Bent, 2, compiled=True)
     assert len(told) == 1
-    expected = state_after(linear(), family, 2, compiled=False)
+    expected = state_after(linear(), Bent, 2, compiled=False)
     assert all(torch.equal(found[0][name], value) for name, value in expected[0].items())
 
 
