@@ -78,6 +78,8 @@ def test_returns_can_be_differentiated_where_gradients_are_wanted(
 ) -> None:
     net = Ensemble(4, 1, 3, EnsembleConfig(MEMBERS, (16,), (0.0, 0.0)))
     net.planning_dtype = dtype
+    net.max_log_variance.data.fill_(-20.0)  # next to no noise: a plan may draw its own
+    net.min_log_variance.data.fill_(-20.0)
     sampler = TrajectorySampler(net, Counter(), MEMBERS, PARTICLES)
     arguments = torch.ones(1, 3), torch.zeros(1, 2, HORIZON, 1, requires_grad=True), torch.zeros(1, PARTICLES, 1)
     returns = sampler.returns(*arguments, generator.manual_seed(0))
