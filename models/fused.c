@@ -20,6 +20,10 @@ static int filled(int width) { return (width + COLUMNS - 1) / COLUMNS * COLUMNS;
 #include "fused_float32.h"
 #endif
 
+static __mmask16 first(int count) { return count >= LANES ? 0xffff : (__mmask16)((1u << count) - 1); }
+
+#include "fused_noise.h"
+
 struct ensemble {
     int32_t inputs, latents, hidden, targets; /* numbers of each; hidden: layers */
     const int32_t *width;                     /* of the inputs with the latents, of each hidden layer, of the targets */
@@ -29,8 +33,6 @@ struct ensemble {
     const float *mean, *reciprocal;           /* of inputs and latents: what comes in is normalised with them */
     const float *highest, *highest_variance, *lowest_variance; /* bounds: of the log-variance, and their exponentials */
 };
-
-static __mmask16 first(int count) { return count >= LANES ? 0xffff : (__mmask16)((1u << count) - 1); }
 
 static void normalise(const float *x, const float *mean, const float *reciprocal, int count, number *out) {
     for (int i = 0; i < count; i += LANES) {
@@ -108,24 +110,29 @@ static void block(
     output(net, x, rows, weight + depth(in) * filled(net->targets), bias + filled(net->targets), 1, scale);
 }
 
-/* Blocks of rows, begin <= i < end, of all members' in turn, [M, rows, ...]: 0, or 1 where there is no memory. */
+/* Blocks of rows, begin <= i < end, of all members' in turn, [M, rows, ...]: 0, or 1 where there is no memory. Without
+ * a place for the scales, the locations become draws, with the noise of this seed. */
 int forward(
-    const struct ensemble *net, const float *inputs, const float *latents, float *location, float *scale, int64_t rows,
-    int64_t begin, int64_t end
+    const struct ensemble *net, const float *inputs, const float *latents, float *location, float *scale, uint64_t seed,
+    int64_t rows, int64_t begin, int64_t end
 ) {
     int widest = 0;
     for (int i = 0; i <= net->hidden; i++)
         if (filled(net->width[i]) > widest) widest = filled(net->width[i]);
-    number *memory = aligned_alloc(64, 2 * BLOCK * widest * sizeof(number));
+    int64_t activations = BLOCK * widest * sizeof(number), scales = BLOCK * filled(net->targets) * sizeof(float);
+    char *memory = aligned_alloc(64, 2 * activations + scales);
     if (!memory) return 1;
     int64_t blocks = (rows + BLOCK - 1) / BLOCK; /* of a member */
     prepare();
     for (int64_t i = begin; i < end; i++) {
         int64_t member = i / blocks, of_member = i % blocks * BLOCK, row = member * rows + of_member;
         int count = rows - of_member < BLOCK ? (int)(rows - of_member) : BLOCK;
+        float *mean = location + row * net->targets;
+        float *deviation = scale ? scale + row * net->targets : (float *)(memory + 2 * activations);
         block(net, inputs + row * net->inputs, latents + row * net->latents, count,
-              net->weights + member * net->weights_each, net->biases + member * net->biases_each, memory,
-              memory + BLOCK * widest, location + row * net->targets, scale + row * net->targets);
+              net->weights + member * net->weights_each, net->biases + member * net->biases_each, (number *)memory,
+              (number *)(memory + activations), mean, deviation);
+        if (!scale) add_noise(mean, deviation, count * net->targets, seed, i);
     }
     finish();
     free(memory);

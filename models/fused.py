@@ -81,13 +81,35 @@ class FusedEnsemble:
             inputs: ``[M, R, n]``, not normalised.
             latent: ``[M, R, d]``.
         """
+        location, scale = torch.empty(2, *self._shape(inputs), dtype=torch.float32, device="cpu")
+        self._run(inputs, latent, location, scale)
+        return location, scale
+
+    def sample_targets(self, inputs: Tensor, latent: Tensor, generator: torch.Generator) -> Tensor:
+        """Targets ``[M, R, T]`` drawn from these Gaussians in the same pass, in float32.
+
+        Args:
+            inputs: as in a call.
+            latent: likewise.
+            generator: source of the seed that decides all draws, whatever the number of threads.
+        """
+        seed = torch.randint(2**63 - 1, (), generator=generator, device=generator.device)
+        targets = torch.empty(self._shape(inputs), dtype=torch.float32, device="cpu")
+        self._run(inputs, latent, targets, None, int(seed))
+        return targets
+
+    def _shape(self, inputs: Tensor) -> tuple[int, int, int]:
+        """Of what comes out."""
+        return self.members, inputs.shape[1], self.targets
+
+    def _run(self, inputs: Tensor, latent: Tensor, location: Tensor, scale: Tensor | None, seed: int = 0) -> None:
+        """Fill location and scale; without scale, location with draws, by noise of this seed."""
         rows = inputs.shape[1]
         shapes = (self.members, rows, self.inputs), (self.members, rows, self.latents)
         if (inputs.shape, latent.shape) != shapes:  # C would read what is not there
             raise ValueError(f"inputs and latent must be of {shapes}, not {(inputs.shape, latent.shape)}")
         inputs, latent = (x.to("cpu", torch.float32).contiguous().resolve_neg() for x in (inputs, latent))
-        location, scale = inputs.new_empty(2, self.members, rows, self.targets)
-        pointers = [x.data_ptr() for x in (inputs, latent, location, scale)]
+        pointers = [x if x is None else x.data_ptr() for x in (inputs, latent, location, scale)]
         library, network = _library(self.dtype), self._network()
         blocks = self.members * -(-rows // library.rows_of_a_block())
         threads = max(1, min(torch.get_num_threads(), blocks // BLOCKS_WORTH_A_THREAD))
@@ -95,7 +117,7 @@ class FusedEnsemble:
         failures = [0] * threads
 
         def run(part: int) -> None:
-            failures[part] = library.forward(ctypes.byref(network), *pointers, rows, *bounds[part : part + 2])
+            failures[part] = library.forward(ctypes.byref(network), *pointers, seed, rows, *bounds[part : part + 2])
 
         others = [Thread(target=run, args=(part,)) for part in range(1, threads)]
         for thread in others:
@@ -105,7 +127,6 @@ class FusedEnsemble:
             thread.join()
         if any(failures):
             raise MemoryError("no memory for the activations of a block of rows")
-        return location, scale
 
     def _network(self) -> "_Network":
         counts = (self.inputs, self.latents, self.hidden, self.targets)
@@ -158,7 +179,7 @@ def _library(dtype: torch.dtype) -> Any:
     except OSError as fault:
         warnings.warn(f"plans take longer than they could: {fault}", stacklevel=2)
         return None
-    library.forward.argtypes = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 3]
+    library.forward.argtypes = [*[ctypes.c_void_p] * 5, ctypes.c_uint64, *[ctypes.c_int64] * 3]
     return library
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
+from pyro_dynamics.control import Device
 from pyro_dynamics.diagnostics import ContextProbe
 from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.diagnostics.figures import draw_adaptation
@@ -91,6 +92,8 @@ class AdaptFlags:
     """Print only the summary."""
     threads: int = 1
     """Processor threads."""
+    device: Device | None = None
+    """Where plans and compiled updates are computed, cpu or cuda; as in the run by default."""
 
 
 def parse(arguments: Sequence[str]) -> AdaptFlags:
@@ -126,7 +129,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = parse(arguments)
     set_threads(flags.threads)
-    folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online, flags.realtime)
+    folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online, flags.realtime, flags.device)
     meeting = (to_act if flags.replay is None else to_follow)(flags, folder, config, family, trained)
     with lock_folder(meeting.out):
         settings = {

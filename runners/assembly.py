@@ -12,7 +12,7 @@ import torch
 from gymnasium.spaces import Space
 
 from pyro_dynamics.agent import Agent, paper_belief
-from pyro_dynamics.control import Precision, describe_precision, planning_dtype
+from pyro_dynamics.control import Device, Precision, describe_precision, planning_dtype
 from pyro_dynamics.diagnostics.context_text import columns
 from pyro_dynamics.environments import Context, Family, find_family
 from pyro_dynamics.errors import UserError
@@ -42,7 +42,8 @@ def build_agent(config: RunConfig, family: Family, actions: Space, environments:
     task = family.make_task()
     latent_dim = latent_size(config, family)
     ensemble = Ensemble(task.input_dim, latent_dim, task.target_dim, config.ensemble)
-    ensemble.planning_dtype = planning_dtype(config.precision)
+    ensemble.planning_dtype = planning_dtype(config.precision, config.device)
+    ensemble.accelerator = accelerator(config.device)
     model = HierarchicalModel(ensemble, environments, latent_dim)
     guide = build_guide(config, family, task, environments)
     bounds = (torch.from_numpy(actions.low).float(), torch.from_numpy(actions.high).float())  # type: ignore[attr-defined]
@@ -66,7 +67,11 @@ def build_guide(config: RunConfig, family: Family, task: Task, environments: int
 
 
 def load_run(
-    path: Path, checkpoint: int | None = None, online: OnlineConfig | None = None, realtime: bool = False
+    path: Path,
+    checkpoint: int | None = None,
+    online: OnlineConfig | None = None,
+    realtime: bool = False,
+    device: Device | None = None,
 ) -> tuple[RunFolder, RunConfig, Family, Team]:
     """A trained run with its agents as they were at a checkpoint, the newest by default, and with its own beliefs.
 
@@ -75,6 +80,7 @@ def load_run(
         checkpoint: the round.
         online: other beliefs than those of the run.
         realtime: with the planner of the preset `realtime` in place of its own.
+        device: where to compute; by default where the run was made, or on the processor if there is no GPU here.
 
     Raises:
         UserError: if the folder does not hold a run, or its checkpoint does not fit its configuration.
@@ -83,7 +89,8 @@ def load_run(
     config = from_json(folder.config)
     online = online or config.online
     require_reasonable(online)
-    config = replace(in_real_time(config) if realtime else config, online=online)
+    own_device: Device = config.device if torch.cuda.is_available() else "cpu"
+    config = replace(in_real_time(config) if realtime else config, online=online, device=device or own_device)
     family = family_of(folder, config)
     if checkpoint is not None and checkpoint < 1:
         raise UserError(
@@ -125,8 +132,22 @@ def team_for(team: Team, family: Family, contexts: Sequence[Context | None]) -> 
     return met
 
 
-def describe_planning(precision: Precision) -> str:
+def accelerator(device: Device) -> torch.device | None:
+    """The GPU, or None for the processor; raises UserError where a GPU is asked for and not there."""
+    if device == "cpu":
+        return None
+    if not torch.cuda.is_available():
+        raise UserError(
+            "torch finds no CUDA device here (torch.cuda.is_available() is False): choose --device cpu, or install a "
+            "build of torch for CUDA and its driver"
+        )
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def describe_planning(precision: Precision, device: Device = "cpu") -> str:
     """One line for people: in which precision the networks plan, why, and whether in one pass or layer by layer."""
+    if device == "cuda":
+        return f"{describe_precision(precision, device)}; on {torch.cuda.get_device_name()}"
     fused = can_fuse(planning_dtype(precision))
     return f"{describe_precision(precision)}; {'all layers in one pass' if fused else 'layer by layer'}"
 

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.control import CEMConfig, MPCConfig
-from pyro_dynamics.control.precision import Precision
+from pyro_dynamics.control.precision import Device, Precision
 from pyro_dynamics.diagnostics.scaling_figure import draw_scaling
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError
@@ -23,7 +23,7 @@ from pyro_dynamics.experiments import benchmark, peer_mbrl_lib
 from pyro_dynamics.experiments.benchmark import Cost, Work, measure
 from pyro_dynamics.experiments.files import write_bytes, write_json
 from pyro_dynamics.inference import ExactConfig, OfflineConfig, SVIUpdateConfig
-from pyro_dynamics.runners.assembly import action_space, build_agent, describe_planning, set_threads
+from pyro_dynamics.runners.assembly import accelerator, action_space, build_agent, describe_planning, set_threads
 from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, preset_config
 from pyro_dynamics.runners.main import run_as_module
 
@@ -52,8 +52,8 @@ class BenchmarkFlags:
     """Processor threads."""
     precision: Precision = "auto"
     """Of the networks in planning."""
-    device: Literal["cpu"] = "cpu"
-    """Where to run; only the processor so far."""
+    device: Device = "cpu"
+    """Where plans and updates are computed; training stays on the processor."""
     peer: Path | None = None
     """Python of an environment with mbrl-lib: its plan and its training epoch are timed in turn with ours. How to make
     one stands at the top of pyro_dynamics/experiments/peer_mbrl_lib.py."""
@@ -72,7 +72,8 @@ def main(arguments: Sequence[str]) -> None:
         if file is not None and not file.parent.is_dir():
             raise UserError(f"the folder {file.parent} does not exist")
     set_threads(flags.threads)
-    print(describe_planning(flags.precision))
+    accelerator(flags.device)  # fails where there is none
+    print(describe_planning(flags.precision, flags.device))
     rows, notes = timed(flags)
     print(table(rows))
     print("\n".join(notes))
@@ -142,7 +143,12 @@ def configuration(flags: BenchmarkFlags, preset: BenchmarkPreset) -> RunConfig:
     if preset == "paper":
         update = SVIUpdateConfig(samples=1, compiled=True)
         config = replace(config, online=OnlineConfig("exact", ExactConfig(), "svi", update))
-    return replace(config, offline=OfflineConfig(batch_size=BATCH, epochs=1, compiled=True), precision=flags.precision)
+    return replace(
+        config,
+        offline=OfflineConfig(batch_size=BATCH, epochs=1, compiled=True),
+        precision=flags.precision,
+        device=flags.device,
+    )
 
 
 def build_from(config: RunConfig, environments: int) -> Agent:

@@ -11,7 +11,7 @@ import tyro
 from cattrs.gen import make_dict_structure_fn
 
 from pyro_dynamics.agent import BeliefFactory
-from pyro_dynamics.control import PLANNERS, CEMConfig, ICEMConfig, MPCConfig, Planner, Precision
+from pyro_dynamics.control import PLANNERS, CEMConfig, Device, ICEMConfig, MPCConfig, Planner, Precision
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.experiments import RunFolder
@@ -98,7 +98,9 @@ class RunConfig:
     """How actions are searched for: cem is the paper's, icem needs fewer evaluations, mppi weighs all candidates."""
     planner_config: Annotated[object, tyro.conf.arg(name="planner")] = field(default_factory=CEMConfig)
     precision: Precision = "auto"
-    """Of the networks in planning: auto takes bfloat16 where a probe at the start finds it much faster."""
+    """Of the networks in planning: auto takes bfloat16 where a probe at the start finds it much faster, and on a GPU."""
+    device: Device = "cpu"
+    """Where plans and compiled updates are computed: cuda takes an NVIDIA GPU. Training stays on the processor."""
 
     def __post_init__(self) -> None:
         require_positive(self, "rounds", "steps", "episodes", "latent_dim")

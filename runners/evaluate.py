@@ -11,6 +11,7 @@ import torch
 import tyro
 from tqdm import tqdm
 
+from pyro_dynamics.control import Device
 from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.guarded import limit_steps
@@ -65,6 +66,8 @@ class EvaluateFlags:
     """Where the table goes."""
     threads: int = 1
     """Processor threads."""
+    device: Device | None = None
+    """Where plans and compiled updates are computed, cpu or cuda; as in the run by default."""
 
 
 def parse(arguments: Sequence[str]) -> EvaluateFlags:
@@ -77,7 +80,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = parse(arguments)
     set_threads(flags.threads)
-    folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online, flags.realtime)
+    folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online, flags.realtime, flags.device)
     require_simulator(family)
     sets = family.test_sets
     if flags.contexts:

@@ -110,7 +110,7 @@ def train_run(
         if data:
             require_same(folder, data, family)
             team.load_state_dict(folder.checkpoint())
-        print(describe_planning(config.precision))
+        print(describe_planning(config.precision, config.device))
         progress = Progress(family.train, config.rounds, config.steps, done=len(data))
         board = TensorBoard(folder.path / "tensorboard", len(data)) if tensorboard else None
 

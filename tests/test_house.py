@@ -18,7 +18,7 @@ SOURCES = sorted(
     if not any(parent.is_symlink() for parent in file.parents)
 )
 
-C_SOURCES = [f"models/{name}" for name in ("fused.c", "fused_float32.h", "fused_bfloat16.h")]
+C_SOURCES = [f"models/{name}" for name in ("fused.c", "fused_noise.h", "fused_float32.h", "fused_bfloat16.h")]
 
 MAY_IMPORT = {
     "errors": set(),

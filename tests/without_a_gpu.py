@@ -1,7 +1,8 @@
 """Tensors that say that they are on a GPU and have no values, by torch's fake tensors: for machines that have none.
 
-Torch without CUDA cannot pretend to have CUDA, but it takes new kinds of devices. An operation on tensors of two devices raises, as on a GPU; and so does every look at a value, which would make the
-processor wait for the GPU, and which no CUDA graph can hold.
+Torch without CUDA cannot pretend to have CUDA, but it takes new kinds of devices. An operation on tensors of two
+devices raises, as on a GPU; and so does every look at a value, which would make the processor wait for the GPU, and
+which no CUDA graph can hold.
 """
 
 from collections.abc import Iterator

@@ -5,7 +5,7 @@ from pyro_dynamics.control.contract import Objective, Planner
 from pyro_dynamics.control.icem import ICEM, ICEMConfig
 from pyro_dynamics.control.mpc import MPC, MPCConfig
 from pyro_dynamics.control.mppi import MPPI, MPPIConfig
-from pyro_dynamics.control.precision import Precision, describe_precision, planning_dtype
+from pyro_dynamics.control.precision import Device, Precision, describe_precision, planning_dtype
 from pyro_dynamics.control.trajectory_sampling import TrajectorySampler
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "MPPI",
     "PLANNERS",
     "CEMConfig",
+    "Device",
     "ICEMConfig",
     "MPCConfig",
     "MPPIConfig",

@@ -7,21 +7,26 @@ from typing import Literal
 import torch
 
 Precision = Literal["auto", "float32", "bfloat16"]
+Device = Literal["cpu", "cuda"]
 
 WORTH_IT = 2.5
 """bfloat16 is chosen where its products are this many times as fast: with less, what is between them eats it up."""
 
 
-def planning_dtype(precision: Precision) -> torch.dtype:
-    """The type for the layers' matrix products and activations; ``auto`` measures once a process."""
+def planning_dtype(precision: Precision, device: Device = "cpu") -> torch.dtype:
+    """The type for the layers' matrix products and activations; ``auto`` measures the processor once a process."""
+    if precision == "auto" and device == "cuda":
+        return torch.bfloat16
     return _fastest() if precision == "auto" else getattr(torch, precision)
 
 
-def describe_precision(precision: Precision) -> str:
+def describe_precision(precision: Precision, device: Device = "cpu") -> str:
     """One line for people: what was chosen, and why."""
-    chosen = str(planning_dtype(precision)).removeprefix("torch.")
+    chosen = str(planning_dtype(precision, device)).removeprefix("torch.")
     if precision != "auto":
         return f"planning in {chosen}, as asked"
+    if device == "cuda":
+        return f"planning in {chosen}, as all GPUs with matrix units are fastest"
     rates = ", ".join(f"{str(dtype).removeprefix('torch.')} {rate:.0f}" for dtype, rate in _rates().items())
     return f"planning in {chosen}: measured GFLOP/s of a thread: {rates}"
 

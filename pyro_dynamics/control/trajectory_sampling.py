@@ -21,7 +21,8 @@ class TrajectorySampler:
 
     Args:
         dynamics: the ensemble; if it has another form for the many rows of a plan, ``for_planning()``, that is used
-            where no gradient is wanted.
+            where no gradient is wanted. If what is used draws targets itself, by a method ``sample_targets(inputs,
+            latent, generator)``, it does so unless the noise is common.
         task: features, targets, reward and termination.
         members: number M of members.
         particles: number P of particles, a multiple of M.
@@ -59,19 +60,29 @@ class TrajectorySampler:
         for_planning = None if torch.is_grad_enabled() else getattr(self.dynamics, "for_planning", None)
         dynamics = for_planning() if for_planning else self.dynamics
         for t in range(horizon):
-            a = actions[None, :, :, None, t].expand(*shape, -1).flatten(1, 3)
-            location, scale = dynamics(self.task.inputs(s, a), e)
-            s_next = self.task.next_state(s, location + scale * self._noise(location, shape, generator))
+            # First the rows of one member, then the same again: twice as fast as row by row.
+            a = actions[:, :, t].repeat_interleave(shape[-1], dim=1).flatten(0, 1).repeat(self.members, 1, 1)
+            s_next = self.task.next_state(s, self._sampled(dynamics, self.task.inputs(s, a), e, shape, generator))
             total += alive * self.task.reward(s, a, s_next)
             if self.task.can_terminate:
                 alive = alive * ~self.task.terminated(s, a, s_next)
             s = s_next
         return total.unflatten(1, shape[1:]).mean(dim=(0, 3))
 
-    def _noise(self, like: Tensor, shape: tuple[int, int, int, int], generator: torch.Generator) -> Tensor:
-        """Standard normal draws for the rows of one step, ``[M, K C P / M, T]``."""
-        if not self.common_noise:
-            return torch.empty_like(like).normal_(generator=generator)
-        members, environments, _, of_member = shape
-        noise = like.new_empty(members, environments, 1, of_member, like.shape[-1]).normal_(generator=generator)
-        return noise.expand(*shape, -1).flatten(1, 3)
+    def _sampled(
+        self,
+        dynamics: Dynamics,
+        inputs: Tensor,
+        latent: Tensor,
+        shape: tuple[int, int, int, int],
+        generator: torch.Generator,
+    ) -> Tensor:
+        """Targets of one step, ``[M, K C P / M, T]``."""
+        sample = getattr(dynamics, "sample_targets", None)
+        if sample and not self.common_noise:
+            return sample(inputs, latent, generator)
+        location, scale = (x.unflatten(1, shape[1:]) for x in dynamics(inputs, latent))
+        members, environments, candidates, of_member = shape
+        drawn = (members, environments, 1 if self.common_noise else candidates, of_member, location.shape[-1])
+        noise = location.new_empty(drawn).normal_(generator=generator)
+        return torch.addcmul(location, scale, noise).flatten(1, 3)

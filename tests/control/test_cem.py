@@ -1,4 +1,5 @@
 import torch
+from scipy import stats
 from torch import Tensor
 
 from pyro_dynamics.control import CEMConfig, Objective, plan_cem
@@ -30,6 +31,12 @@ def test_candidates_stay_in_bounds_and_within_two_standard_deviations(generator:
     assert 0.42 < seen[0].std() < 0.46  # a normal cut at two sigma has 0.88 of the sd
     assert all(candidates.abs().max() <= 1 for candidates in seen)
     assert abs(seen[-1].mean((1, 2, 3)) - torch.tensor([1.0, 1.0, -1.0])).max() < 0.2
+
+
+def test_candidates_are_normals_cut_at_two_standard_deviations(generator: torch.Generator) -> None:
+    seen: list[Tensor] = []
+    plan_cem(lambda: lambda c: seen.append(c) or c[..., 0, 0], START, CEMConfig(5000, iterations=1), generator)  # type: ignore[func-returns-value]
+    assert stats.kstest(seen[0].flatten().numpy() / 0.5, stats.truncnorm(-2, 2).cdf).pvalue > 1e-3
 
 
 def test_a_region_of_nan_or_infinite_returns_is_avoided(generator: torch.Generator) -> None:

@@ -7,8 +7,18 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal
 
-from pyro_dynamics.control import CEM, ICEM, MPC, MPPI, CEMConfig, ICEMConfig, MPCConfig, MPPIConfig, Planner
-from pyro_dynamics.control import TrajectorySampler
+from pyro_dynamics.control import (
+    CEM,
+    ICEM,
+    MPC,
+    MPPI,
+    CEMConfig,
+    ICEMConfig,
+    MPCConfig,
+    MPPIConfig,
+    Planner,
+    TrajectorySampler,
+)
 from pyro_dynamics.control.gpu_planning import GPUPlanning
 from pyro_dynamics.environments import FAMILIES
 from pyro_dynamics.models import Ensemble, EnsembleConfig

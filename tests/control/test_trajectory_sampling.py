@@ -78,6 +78,8 @@ def test_returns_can_be_differentiated_where_gradients_are_wanted(
 ) -> None:
     net = Ensemble(4, 1, 3, EnsembleConfig(MEMBERS, (16,), (0.0, 0.0)))
     net.planning_dtype = dtype
+    net.max_log_variance.data.fill_(-40.0)  # next to no noise: a plan may draw its own
+    net.min_log_variance.data.fill_(-40.0)
     sampler = TrajectorySampler(net, Counter(), MEMBERS, PARTICLES)
     arguments = torch.ones(1, 3), torch.zeros(1, 2, HORIZON, 1, requires_grad=True), torch.zeros(1, PARTICLES, 1)
     returns = sampler.returns(*arguments, generator.manual_seed(0))
@@ -97,6 +99,25 @@ def test_noise_has_the_networks_scale(generator: torch.Generator) -> None:
     actions = torch.zeros(1, 5000, 1, 1)
     returns = sampler.returns(torch.zeros(1, 3), actions, torch.zeros(1, 1, 0), generator)
     assert abs(float(returns.std()) - 0.3) < 0.02
+
+
+class DrawsItself:
+    """Dynamics with draws of their own, all 2, whose locations and scales say 1 and 0."""
+
+    def __call__(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.ones(*inputs.shape[:-1], 3), torch.zeros(*inputs.shape[:-1], 3)
+
+    def sample_targets(self, inputs: Tensor, latent: Tensor, generator: torch.Generator) -> Tensor:
+        return torch.full((*inputs.shape[:-1], 3), 2.0)
+
+
+@pytest.mark.parametrize(("common_noise", "step"), [(False, 2.0), (True, 1.0)])
+def test_dynamics_that_draw_do_so_unless_noise_is_common(
+    common_noise: bool, step: float, generator: torch.Generator
+) -> None:
+    sampler = TrajectorySampler(DrawsItself(), Counter(), MEMBERS, PARTICLES, common_noise)
+    arguments = torch.zeros(1, 3), torch.zeros(1, 2, 1, 1), torch.zeros(1, PARTICLES, 1)
+    assert torch.equal(sampler.returns(*arguments, generator), torch.full((1, 2), step))
 
 
 def test_rewards_stop_at_termination(generator: torch.Generator) -> None:
