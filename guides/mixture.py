@@ -121,6 +121,6 @@ class Mixture(distributions.MixtureSameFamily):
         """A draw of the component that the uniform number falls to, by the weights."""
         upper = self.mixture_distribution.logits.softmax(-1).cumsum(-1)[..., :-1]
         index = (uniform[..., None] > upper).sum(-1)
-        chosen = (index[..., None] == torch.arange(upper.shape[-1] + 1)).to(normal)[..., None]
+        chosen = (index[..., None] == torch.arange(upper.shape[-1] + 1, device=index.device)).to(normal)[..., None]
         normals = self.component_distribution.base_dist
         return (chosen * normals.loc).sum(-2) + (chosen * normals.scale).sum(-2) * normal

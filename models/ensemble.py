@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import pairwise
 
 import torch
@@ -197,10 +196,12 @@ class Ensemble(nn.Module):
 
     def _in_one_kernel(self) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None:
         """All layers in one kernel of the GPU, as the weights are now; None in float32, or without Triton."""
-        if self.planning_dtype != torch.bfloat16 or find_spec("triton") is None:
+        if self.planning_dtype != torch.bfloat16:
             return None
-        from pyro_dynamics.models.fused_triton import checked_kernel  # torch for processors comes without Triton
-
+        try:
+            from pyro_dynamics.models.fused_triton import checked_kernel
+        except ImportError:  # torch for processors comes without Triton, and older ones with one that cannot
+            return None
         return checked_kernel(self, self.planning_dtype, *self._parts())
 
     def _parts(self) -> tuple[list[Tensor], list[Tensor], Tensor, Tensor, Tensor, Tensor]:

@@ -18,6 +18,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 ROWS = 128
 """Of a block: two groups of four warps with 64 rows each, the matrix unit's own size."""
+WARPS = 8
 WIDEST = 256
 """Layers that are wider do not fit a GPU's shared memory (two bytes a weight, 128 KiB)."""
 
@@ -83,14 +84,17 @@ class TritonEnsemble:
         if (inputs.shape, latent.shape) != shapes:  # the kernel would read what is not there
             raise ValueError(f"inputs and latent must be of {shapes}, not {(inputs.shape, latent.shape)}")
         location, scale = inputs.new_empty(2, self.members, rows, self.targets)
-        sizes = (self.inputs, self.latents, self.targets, self.hidden, self.entries, self.width, self.outputs)
         _forward[(triton.cdiv(rows, ROWS), self.members)](
             *(inputs.contiguous(), latent.contiguous(), location, scale),
             *(*self.weights, self.biases, self.mean, self.reciprocal, self.bounds),
-            *(rows, self.biases.shape[1], *sizes, ROWS),
-            num_warps=8,
+            *(rows, self.biases.shape[1], *self.sizes()),
+            num_warps=WARPS,
         )
         return location, scale
+
+    def sizes(self) -> tuple[int, ...]:
+        """What is fixed when the kernel is compiled, in the order of its last arguments."""
+        return self.inputs, self.latents, self.targets, self.hidden, self.entries, self.width, self.outputs, ROWS
 
 
 @torch.no_grad()
@@ -173,7 +177,7 @@ def _forward(  # type: ignore[no-untyped-def]  # Triton reads annotations in its
     tl.store(location + out, tl.dot(h, end.load([2 * member * WIDTH, 0])) + tl.load(biases + target)[None], kept)
     log_variance = tl.dot(h, end.load([(2 * member + 1) * WIDTH, 0])) + tl.load(biases + OUTPUTS + target)[None]
     highest, highest_variance = tl.load(bounds + target)[None], tl.load(bounds + OUTPUTS + target)[None]
-    variance = highest_variance * tl.sigmoid(log_variance - highest) + tl.load(bounds + 2 * OUTPUTS + target)[None]
+    variance = highest_variance * _sigmoid(log_variance - highest) + tl.load(bounds + 2 * OUTPUTS + target)[None]
     tl.store(scale + out, tl.sqrt(variance), kept)
 
 
@@ -181,7 +185,13 @@ def _forward(  # type: ignore[no-untyped-def]  # Triton reads annotations in its
 def _activated(product, bias):  # type: ignore[no-untyped-def]
     """SiLU of a layer's product and its bias."""
     value = product + tl.load(bias)[None]
-    return value * tl.sigmoid(value)
+    return value * _sigmoid(value)
+
+
+@triton.jit
+def _sigmoid(x):  # type: ignore[no-untyped-def]
+    """By hand: Triton's own one cannot be interpreted where Triton was imported before that was asked for."""
+    return 1 / (1 + tl.exp(-x))
 
 
 def _power_of_two(size: int) -> int:

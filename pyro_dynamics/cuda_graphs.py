@@ -56,6 +56,11 @@ class Captured:
         with torch.cuda.device(self.device), torch.cuda.graph(self._graph):
             self._outputs = self._function(*self._inputs)
 
+    @property
+    def is_graph(self) -> bool:
+        """Whether it was captured."""
+        return self._graph is not None
+
     def __call__(self, *arguments: Any) -> Any:
         """What the function gives, on the processor; the arguments may be there or on the device."""
         if self._graph is None:

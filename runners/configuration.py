@@ -98,7 +98,7 @@ class RunConfig:
     """How actions are searched for: cem is the paper's, icem needs fewer evaluations, mppi weighs all candidates."""
     planner_config: Annotated[object, tyro.conf.arg(name="planner")] = field(default_factory=CEMConfig)
     precision: Precision = "auto"
-    """Of the networks in planning: auto takes bfloat16 where a probe at the start finds it much faster, and on a GPU."""
+    """Of the networks in planning: auto takes bfloat16 on a GPU, and where a probe finds it much faster."""
     device: Device = "cpu"
     """Where plans and compiled updates are computed: cuda takes an NVIDIA GPU. Training stays on the processor."""
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pyro_dynamics.control.contract import Objective, Planner, in_units
 from pyro_dynamics.control.trajectory_sampling import TrajectorySampler
 from pyro_dynamics.cuda_graphs import Captured, shapes
+from pyro_dynamics.tasks import Task
 
 Plans = dict[str, Tensor]
 """What a planner remembers from step to step, those that it has."""
@@ -97,3 +98,14 @@ class GPUPlanning:
         for_planning = getattr(there, "for_planning", lambda: there)
         self._sampler = copy.copy(self.sampler)
         self._sampler.dynamics = for_planning()
+        if self.device.type == "cuda":
+            self._sampler.task = _in_few_kernels(self.sampler.task)
+
+
+def _in_few_kernels(task: Task) -> Task:
+    """The task with functions that torch.compile has fused: one by one, their many small kernels would take longer
+    than the networks."""
+    fused = copy.copy(task)
+    for name in ("inputs", "next_state", "reward", "terminated"):
+        setattr(fused, name, torch.compile(getattr(task, name)))
+    return fused

@@ -1,4 +1,4 @@
-"""Plans on a device: the same search, on a processor with values, and on a pretended GPU without."""
+"""Plans on a device, here the processor: the same search by copies. On a GPU: tests/test_on_a_gpu.py."""
 
 import copy
 from typing import Any
@@ -19,11 +19,8 @@ from pyro_dynamics.control import (
     Planner,
     TrajectorySampler,
 )
-from pyro_dynamics.control.gpu_planning import GPUPlanning
-from pyro_dynamics.environments import FAMILIES
 from pyro_dynamics.models import Ensemble, EnsembleConfig
 from pyro_dynamics.tasks import HalfCheetahTask
-from tests.without_a_gpu import PRETENDED, Generator, There, pretended_gpu, there
 
 PROCESSOR = torch.device("cpu")
 LOW, HIGH = torch.full((6,), -1.0), torch.full((6,), 1.0)
@@ -55,7 +52,7 @@ def test_two_steps_are_those_of_the_planner_itself(planner: Planner) -> None:
     draws, again = torch.Generator().manual_seed(2), torch.Generator().manual_seed(2)
     for _ in range(2):
         action = found.act(state, BELIEF, ENVIRONMENT, draws)
-        latents = [BELIEF_draws(expected, again) for _ in range(expected.planner.config.iterations)]
+        latents = [draw_latents(expected, again) for _ in range(expected.planner.config.iterations)]
         seeded = torch.Generator().manual_seed(int(torch.randint(2**62, (), generator=again)))
         each = iter(latents)
 
@@ -70,7 +67,7 @@ def test_two_steps_are_those_of_the_planner_itself(planner: Planner) -> None:
             torch.testing.assert_close(found.planner.plans()[name], value)
 
 
-def BELIEF_draws(mpc: MPC, generator: torch.Generator) -> torch.Tensor:
+def draw_latents(mpc: MPC, generator: torch.Generator) -> torch.Tensor:
     noise = torch.empty(mpc.config.particles, 2, 1).normal_(generator=generator)
     return (BELIEF.mean + BELIEF.stddev * noise)[:, ENVIRONMENT].transpose(0, 1)
 
@@ -88,24 +85,3 @@ def test_a_training_changes_the_copies(planner: Planner) -> None:
     with torch.no_grad():
         net.weights[0].mul_(-3)
     assert not torch.equal(act(), before)
-
-
-@pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_no_search_waits_for_the_gpu_or_leaves_it(family: str, planner: Planner) -> None:
-    """In all iterations, for every task; a look at a value or a tensor on the processor would raise."""
-    task = FAMILIES[family].make_task()
-    net = Ensemble(task.input_dim, 1, task.target_dim, EnsembleConfig(2, (16, 16), (0.0,) * 3))
-    bounds = torch.zeros(task.action_dim), torch.ones(task.action_dim)
-    planning = GPUPlanning(TrajectorySampler(net, task, 2, 4), bounds, PROCESSOR)
-    shape = (3, 5, task.action_dim)
-    with pretended_gpu():
-        planning.low, planning.high = there(bounds[0]), there(bounds[1])
-        planning.generator = Generator()
-        planning._sampler = TrajectorySampler(There(net), task, 2, 4)
-        search = planning.search(planner, shape)
-        state = torch.empty(3, task.state_dim, device=PRETENDED)
-        latents = torch.empty(planner.config.iterations, 3, 4, 1, device=PRETENDED)
-        plan, plans = search(state, latents, {})
-        plan, plans = search(state, latents, plans)
-        assert plan.shape == shape
-        assert {value.device.type for value in [plan, *plans.values()]} == {"pretended"}

@@ -1,0 +1,82 @@
+"""The paths of a GPU beside the processor's, where there is a GPU; without one they are skipped."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from pyro_dynamics.cuda_graphs import Captured
+from pyro_dynamics.experiments.benchmark import Work
+from pyro_dynamics.models import Ensemble, EnsembleConfig
+from pyro_dynamics.runners.benchmark import BenchmarkFlags, build_from, configuration
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+GPU = torch.device("cuda")
+
+
+def agent(preset: Any = "realtime", **changes: Any) -> Any:
+    config = configuration(BenchmarkFlags(device="cuda"), preset)
+    torch.manual_seed(0)
+    return build_from(replace(config, **changes), 3)
+
+
+def graphs(agent: Any) -> list[Captured]:
+    return list(agent.controller.elsewhere._captured.values())
+
+
+def test_the_kernel_gives_what_the_networks_give() -> None:
+    torch.manual_seed(0)
+    net = Ensemble(24, 1, 18, EnsembleConfig())
+    for bias in net.biases:
+        torch.nn.init.normal_(bias, std=0.3)
+    net.planning_dtype = torch.bfloat16
+    there = copy.deepcopy(net).to(GPU)
+    fused = there.for_planning()
+    assert fused is not there  # no warning, and not layer by layer
+    x, e = torch.randn(5, 1000, 24, device=GPU), torch.randn(5, 1000, 1, device=GPU)
+    with torch.no_grad():
+        for found, expected in zip(fused(x, e), there(x, e), strict=True):
+            assert float((found - expected).norm() / expected.norm()) < 0.02
+
+
+@pytest.mark.parametrize("preset", ["realtime", "paper"])
+def test_a_plan_is_one_graph_and_repeats_itself(preset: Any) -> None:
+    planned = agent(preset)
+    work = Work(planned)
+    actions = []
+    for _ in range(2):
+        planned.controller.reset()
+        draws = torch.Generator().manual_seed(1)
+        for _ in range(3):
+            actions.append(planned.act(work.state, work.environment, draws))
+    assert all(graph.is_graph for graph in graphs(planned))
+    assert all(bool(action.isfinite().all()) and action.device.type == "cpu" for action in actions)
+    for first, second in zip(actions[:3], actions[3:], strict=True):
+        torch.testing.assert_close(first, second)
+    assert not torch.equal(actions[0], actions[1])
+
+
+def test_the_graph_gives_what_its_operations_give_one_by_one() -> None:
+    planned = agent()
+    work, controller = Work(planned), planned.controller
+    draws = torch.Generator().manual_seed(1)
+    launched = planned.act(work.state, work.environment, draws)
+    controller.reset()
+    (graph,) = graphs(planned)
+    graph._graph = None
+    draws.manual_seed(1)
+    torch.testing.assert_close(planned.act(work.state, work.environment, draws), launched, rtol=1e-3, atol=1e-3)
+
+
+def test_an_update_is_that_of_the_processor() -> None:
+    """The draws are made on the processor, and are the same."""
+    there, here = agent(), agent(device="cpu")
+    for updated in (here, there):
+        work = Work(updated, seed=2)
+        work.update()
+        work.update()
+    found, expected = there.posterior(), here.posterior()
+    torch.testing.assert_close(found.mean, expected.mean, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(found.stddev, expected.stddev, rtol=1e-3, atol=1e-4)
