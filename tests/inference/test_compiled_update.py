@@ -243,3 +243,15 @@ def test_rows_are_filled_up_so_that_few_shapes_are_compiled(monkeypatch: pytest.
     with pytest.warns(UserWarning, match="more than 1 shapes") as told:
         state_after(ensemble(), DiagonalGuide, 2, True, "window", updates=9)
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("family", [DiagonalGuide, FullRankGuide, MixtureGuide, affine_flow, auto_flow])
+def test_the_steps_of_a_device_are_the_same(family: Any) -> None:
+    """Here the device is the processor, where nothing is captured; a GPU's are in tests/test_on_a_gpu.py."""
+    there = ensemble()
+    there.accelerator = torch.device("cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = state_after(there, family, 3, compiled=True, samples=4, steps=20)
+    assert_close(found, state_after(ensemble(), family, 3, compiled=False, samples=4, steps=20))
+    assert any(compiled_update._compiled[there].values())
