@@ -53,7 +53,7 @@ class BenchmarkFlags:
     precision: Precision = "auto"
     """Of the networks in planning."""
     device: Device = "cpu"
-    """Where plans and updates are computed; training stays on the processor."""
+    """Where plans, updates and the gradients of training are computed."""
     peer: Path | None = None
     """Python of an environment with mbrl-lib: its plan and its training epoch are timed in turn with ours. How to make
     one stands at the top of pyro_dynamics/experiments/peer_mbrl_lib.py."""

@@ -70,6 +70,16 @@ def test_the_graph_gives_what_its_operations_give_one_by_one() -> None:
     torch.testing.assert_close(planned.act(work.state, work.environment, draws), launched, rtol=1e-3, atol=1e-3)
 
 
+def test_a_training_is_that_of_the_processor() -> None:
+    states = []
+    for device in ("cpu", "cuda"):
+        trained = agent(device=device)
+        Work(trained, seed=2).train_epoch()
+        states.append(trained.model.state_dict())
+    for name, value in states[0].items():
+        torch.testing.assert_close(states[1][name], value, rtol=0.02, atol=2e-3)
+
+
 def test_an_update_is_that_of_the_processor() -> None:
     """The draws are made on the processor, and are the same."""
     there, here = agent(), agent(device="cpu")

@@ -6,7 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value
+from torch.utils._pytree import tree_map
 
+from pyro_dynamics.cuda_graphs import Captured
 from pyro_dynamics.inference.traced_elbo import (
     Data,
     Site,
@@ -30,7 +32,8 @@ class CompiledGradients:
     """Puts the gradients of negative ELBO / N + penalty into ``.grad``, in place of a backward pass by Pyro.
 
     All minibatches are filled up to one size, so that there is one graph. It is compiled at the first call, which
-    takes some ten seconds, and less where torch finds it in its cache on disk.
+    takes some ten seconds, and less where torch finds it in its cache on disk. Where the likelihood has an accelerator,
+    they are computed there, as one CUDA graph; weights, moments and Adam stay on the processor.
 
     Args:
         model: over K environments.
@@ -99,9 +102,12 @@ class CompiledGradients:
                 weights = {f"module.{name}": value for name, value in theta.items()}
                 return of_one + functional_call(network, weights, (lambda net: net.penalty(),)), of_one
 
-            graph = traced(grad_and_value(of_each, argnums=(0, 1), has_aux=True), *arguments)
-            self._gradients = torch.compile(graph, fullgraph=True, dynamic=False, options={"size_asserts": False})
-            with quiet():
-                return self._gradients(*arguments)  # compiles it
+            device = getattr(self.model.likelihood, "accelerator", None)
+            there = arguments if device is None else tree_map(lambda x: x.to(device), arguments)
+            graph = traced(grad_and_value(of_each, argnums=(0, 1), has_aux=True), *there)
+            compiled = torch.compile(graph, fullgraph=True, dynamic=False, options={"size_asserts": False})
+            with quiet():  # at the first call it compiles
+                self._gradients = compiled if device is None else Captured(compiled, device, None, *there)
+                return self._gradients(*arguments)
         except Exception as fault:  # whatever the compiler stumbles over
             raise CompilationFailed(first_line(fault)) from fault

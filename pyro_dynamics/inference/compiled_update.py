@@ -237,7 +237,7 @@ def gpu_loop(step: GraphModule, constants: int, device: torch.device, *arguments
         *arguments: those of the loop.
     """
     before, within = hoisted(step, constants)
-    compiled = torch.compile(within, fullgraph=True, dynamic=False) if device.type == "cuda" else within
+    compiled = torch.compile(within, fullgraph=True, dynamic=False)
 
     def loop(state: State, noise: tuple[Tensor, ...], rates: Tensor, data: Data) -> State:
         given = before(*tree_leaves(data))

@@ -26,10 +26,13 @@ def nothing_was_told() -> None:
     tracing.tell.cache_clear()
 
 
-def train(family: Any, latent_dim: int = 2, **settings: Any) -> tuple[float, dict[str, torch.Tensor]]:
+def train(
+    family: Any, latent_dim: int = 2, device: torch.device | None = None, **settings: Any
+) -> tuple[float, dict[str, torch.Tensor]]:
     """ELBO and state after two short trainings on data that do not fill the last minibatch."""
     torch.manual_seed(1)
     ensemble = Ensemble(3, latent_dim, 4, EnsembleConfig(members=3, hidden=(8,), weight_decay=(1e-3, 1e-3)))
+    ensemble.accelerator = device
     guide = family(4, latent_dim)
     config = OfflineConfig(1e-2, 1e-2, batch_size=16, epochs=3, **settings)
     inference = OfflineInference(HierarchicalModel(ensemble, 4, latent_dim), guide, config)
@@ -68,6 +71,13 @@ def test_a_traced_training_equals_pyros(family: Any, monkeypatch: pytest.MonkeyP
 @pytest.mark.filterwarnings("error")
 def test_a_compiled_training_equals_pyros() -> None:
     assert_the_same(train(DiagonalGuide, compiled=True), train(DiagonalGuide))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_training_on_a_device_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the device is the processor, where nothing is captured; a GPU's is in tests/test_on_a_gpu.py."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    assert_the_same(train(DiagonalGuide, device=torch.device("cpu"), compiled=True), train(DiagonalGuide))
 
 
 @pytest.mark.filterwarnings("error")

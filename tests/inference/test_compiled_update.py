@@ -246,8 +246,9 @@ def test_rows_are_filled_up_so_that_few_shapes_are_compiled(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("family", [DiagonalGuide, FullRankGuide, MixtureGuide, affine_flow, auto_flow])
-def test_the_steps_of_a_device_are_the_same(family: Any) -> None:
+def test_the_steps_of_a_device_are_the_same(family: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here the device is the processor, where nothing is captured; a GPU's are in tests/test_on_a_gpu.py."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
     there = ensemble()
     there.accelerator = torch.device("cpu")
     with warnings.catch_warnings():

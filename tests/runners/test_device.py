@@ -13,7 +13,7 @@ from pyro_dynamics.runners.main import main
 TINY = [
     *("pendulum-gravity", "--rounds", "2", "--steps", "8", "--episodes", "1", "--ensemble.hidden", "8"),
     *("--ensemble.weight-decay", "0", "0", "--offline.min-steps", "5", "--offline.epochs", "1"),
-    *("--controller.horizon", "3", "--controller.particles", "3"),
+    *("--controller.horizon", "3", "--controller.particles", "3", "--offline.compiled"),
 ]
 ON_GPU = ["--device", "cuda"]
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
@@ -22,6 +22,7 @@ without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a G
 @pytest.fixture
 def in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assembly, "accelerator", lambda device: torch.device("cpu") if device == "cuda" else None)
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
 
 
