@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
-WARM_UPS = 2
+WARM_UPS = 3
 """Calls before a function is captured: the first ones compile kernels and make handles, which no graph can hold."""
 
 
@@ -33,28 +33,45 @@ class Captured:
         self._graph: torch.cuda.CUDAGraph | None = None
         if device.type == "cuda":
             self._inputs = tree_map(lambda x: x.to(device, copy=True), arguments)
-            self._warm_up()
             try:
+                self._warm_up()
                 self._capture(generator)
             except RuntimeError as fault:
-                self._graph = None
                 reason = (str(fault).strip() or repr(fault)).splitlines()[0]
                 warnings.warn(f"what runs on the GPU is no CUDA graph and takes longer: {reason}", stacklevel=3)
 
     def _warm_up(self) -> None:
-        stream = torch.cuda.Stream(self.device)
+        """Calls on a stream of their own; in the last one whatever waits for the GPU raises.
+
+        That is found out here because after a capture that failed torch may take no other one in this process.
+        """
+        stream, mode = torch.cuda.Stream(self.device), torch.cuda.get_sync_debug_mode()
         stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UPS):
-                self._function(*self._inputs)
+        try:
+            with torch.cuda.stream(stream):
+                for call in range(WARM_UPS):
+                    torch.cuda.set_sync_debug_mode("error" if call == WARM_UPS - 1 else mode)
+                    self._function(*self._inputs)
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
         torch.cuda.current_stream(self.device).wait_stream(stream)
 
     def _capture(self, generator: torch.Generator | None) -> None:
-        self._graph = torch.cuda.CUDAGraph()
-        if generator is not None:
-            self._graph.register_generator_state(generator)
-        with torch.cuda.device(self.device), torch.cuda.graph(self._graph):
-            self._outputs = self._function(*self._inputs)
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self.device)
+        with torch.inference_mode(False):  # tensors of a generator that are made in it could not be used outside
+            for one in (torch.cuda.default_generators[stream.device_index], generator):
+                if one is not None:
+                    graph.register_generator_state(one)
+        try:
+            # Another thread's calls do not break this capture.
+            with torch.cuda.device(self.device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                self._outputs = self._function(*self._inputs)
+        except BaseException:
+            torch.cuda.set_stream(stream)  # torch leaves its own
+            if generator is not None:  # torch before 2.13 leaves it in the state of a capture
+                generator.graphsafe_set_state(torch.Generator(self.device).graphsafe_get_state())
+            raise
+        self._graph = graph
 
     @property
     def is_graph(self) -> bool:

@@ -105,7 +105,8 @@ def timed(flags: BenchmarkFlags) -> tuple[list[dict[str, Any]], list[str]]:
                 ours[preset, kind].append(measure(getattr(Work(agents[preset]), kind), calls))
                 bar.update()
     rows = [row(flags, *job, agents[job[0]], median_cost(ours[job]), theirs[job]) for job in jobs]
-    return rows, remarks(agents["paper"], median_cost(ours["paper", "plan"]), flags.calls)
+    notes = remarks(agents["paper"], median_cost(ours["paper", "plan"]), flags.calls) if flags.device == "cpu" else []
+    return rows, notes  # which are about this processor
 
 
 def remarks(agent: Agent, plan: Cost, calls: int) -> list[str]:

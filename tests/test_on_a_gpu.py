@@ -9,6 +9,7 @@ import torch
 
 from pyro_dynamics.cuda_graphs import Captured
 from pyro_dynamics.experiments.benchmark import Work
+from pyro_dynamics.inference import compiled_update
 from pyro_dynamics.models import Ensemble, EnsembleConfig
 from pyro_dynamics.runners.benchmark import BenchmarkFlags, build_from, configuration
 
@@ -70,6 +71,26 @@ def test_the_graph_gives_what_its_operations_give_one_by_one() -> None:
     torch.testing.assert_close(planned.act(work.state, work.environment, draws), launched, rtol=1e-3, atol=1e-3)
 
 
+def test_what_cannot_be_captured_is_told_and_spoils_nothing() -> None:
+    def looks(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if bool((x > 0).all()) else x
+
+    ones = torch.ones(3)
+    with pytest.warns(UserWarning, match="is no CUDA graph and takes longer"):
+        plain = Captured(looks, GPU, None, ones)
+    assert not plain.is_graph
+    torch.testing.assert_close(plain(ones), ones + 1)
+    draws = torch.Generator(GPU)
+    drawn = Captured(lambda x: x + torch.rand(3, device=GPU, generator=draws), GPU, draws, ones)
+    assert drawn.is_graph
+    values = []
+    for seed in (1, 2, 1):
+        draws.manual_seed(seed)
+        values.append(drawn(ones))
+    torch.testing.assert_close(values[0], values[2])
+    assert not torch.equal(values[0], values[1])
+
+
 def test_a_training_is_that_of_the_processor() -> None:
     states = []
     for device in ("cpu", "cuda"):
@@ -85,8 +106,12 @@ def test_an_update_is_that_of_the_processor() -> None:
     there, here = agent(), agent(device="cpu")
     for updated in (here, there):
         work = Work(updated, seed=2)
+        updated.act(work.state, work.environment, torch.Generator())  # another graph beside it
         work.update()
         work.update()
+    (built,) = compiled_update._compiled[there.model.likelihood].values()
+    assert built is not None
+    assert built.loop.is_graph  # type: ignore[attr-defined]
     found, expected = there.posterior(), here.posterior()
     torch.testing.assert_close(found.mean, expected.mean, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(found.stddev, expected.stddev, rtol=1e-3, atol=1e-4)

@@ -1,12 +1,14 @@
 """A planner's whole search on a GPU, as one CUDA graph: proposals, trajectories and elites of all iterations."""
 
 import copy
+import warnings
 from collections.abc import Callable
 from itertools import cycle
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._dynamo.exc import TorchDynamoException
 
 from pyro_dynamics.control.contract import Objective, Planner, in_units
 from pyro_dynamics.control.trajectory_sampling import TrajectorySampler
@@ -89,23 +91,48 @@ class GPUPlanning:
         networks = self.sampler.dynamics
         module = networks if isinstance(networks, nn.Module) else nn.Module()  # a function has no tensors
         own = [*module.state_dict().values(), *self.sampler.task.state_dict().values()]
-        if self._copied is not None and len(own) == len(self._copied) and all(map(torch.equal, own, self._copied)):
+        if self._copied is not None and len(own) == len(self._copied) and all(map(_same, own, self._copied)):
             return
         self._copied = [value.clone() for value in own]
         self._captured.clear()
         there = copy.deepcopy(module).to(self.device) if networks is module else networks
-        # Made once: within a graph they would be made in each iteration.
-        for_planning = getattr(there, "for_planning", lambda: there)
+        # Their form for plans is made once: by the sampler it would be made, and checked, in each iteration.
+        planned = getattr(there, "for_planning", lambda: there)()
         self._sampler = copy.copy(self.sampler)
-        self._sampler.dynamics = for_planning()
+        self._sampler.dynamics = planned.forward if isinstance(planned, nn.Module) else planned
         if self.device.type == "cuda":
             self._sampler.task = _in_few_kernels(self.sampler.task)
 
 
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether all values are the same; NaN is the same as NaN."""
+    return torch.equal(one.nan_to_num(), other.nan_to_num())
+
+
 def _in_few_kernels(task: Task) -> Task:
-    """The task with functions that torch.compile has fused: one by one, their many small kernels would take longer
-    than the networks."""
-    fused = copy.copy(task)
+    """A copy of the task with functions that torch.compile has fused.
+
+    One by one, their many small kernels would take longer than the networks.
+    """
+    fused, own = copy.copy(task), copy.copy(task)  # its tensors stay where they are, whatever the task learns
     for name in ("inputs", "next_state", "reward", "terminated"):
-        setattr(fused, name, torch.compile(getattr(task, name)))
+        setattr(fused, name, _compiled(getattr(own, name)))
     return fused
+
+
+def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function by torch.compile; as it is, with a warning, if that cannot take it."""
+    fast = torch.compile(function)
+
+    def call(*tensors: Tensor) -> Tensor:
+        nonlocal fast
+        try:
+            return fast(*tensors)
+        except TorchDynamoException as fault:
+            reason = (str(fault).strip() or repr(fault)).splitlines()[0]
+            what = f"{function.__name__} of the task cannot be compiled"
+            warnings.warn(f"plans take longer: {what}: {reason}", stacklevel=2)
+            fast = function
+            return function(*tensors)
+
+    return call

@@ -106,8 +106,8 @@ class CompiledGradients:
             there = arguments if device is None else tree_map(lambda x: x.to(device), arguments)
             graph = traced(grad_and_value(of_each, argnums=(0, 1), has_aux=True), *there)
             compiled = torch.compile(graph, fullgraph=True, dynamic=False, options={"size_asserts": False})
+            self._gradients = compiled if device is None else Captured(compiled, device, None, *there)
             with quiet():  # at the first call it compiles
-                self._gradients = compiled if device is None else Captured(compiled, device, None, *there)
                 return self._gradients(*arguments)
         except Exception as fault:  # whatever the compiler stumbles over
             raise CompilationFailed(first_line(fault)) from fault

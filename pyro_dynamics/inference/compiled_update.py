@@ -149,8 +149,7 @@ def _build(
         at_start, of_all, rate, known = arguments
         graph = traced(step, at_start, tuple(part[0] for part in of_all), rate[0], known)
         constants = len(tree_leaves(data))
-        with quiet():
-            loop = compile_loop(graph, constants) if device is None else gpu_loop(graph, constants, device, *arguments)
+        loop = compile_loop(graph, constants) if device is None else gpu_loop(graph, constants, device, *arguments)
     except Exception as fault:
         raise CompilationFailed(first_line(fault)) from fault
     with quiet():

@@ -37,8 +37,10 @@ def on_numpy(function: Callable[..., Any], batched: bool = True) -> Function:
         result = torch.from_numpy(values).to(tensors[0].device)
         return (result if values.dtype == bool else result.to(tensors[0].dtype)).reshape(batch)
 
-    on_tensors.__name__ = name_of(function)
-    return on_tensors
+    # torch.compile would go through numpy's functions by torch's, which are not quite the same.
+    called: Function = torch.compiler.disable(on_tensors)
+    called.__name__ = name_of(function)
+    return called
 
 
 def evaluate(what: str, function: Function, *arguments: Any) -> Tensor:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.exc import TorchDynamoException
 from torch.distributions import Independent, Normal
 
 from pyro_dynamics.control import (
@@ -18,6 +19,7 @@ from pyro_dynamics.control import (
     MPPIConfig,
     Planner,
     TrajectorySampler,
+    gpu_planning,
 )
 from pyro_dynamics.models import Ensemble, EnsembleConfig
 from pyro_dynamics.tasks import HalfCheetahTask
@@ -85,3 +87,31 @@ def test_a_training_changes_the_copies(planner: Planner) -> None:
     with torch.no_grad():
         net.weights[0].mul_(-3)
     assert not torch.equal(act(), before)
+
+
+def test_a_task_that_cannot_be_compiled_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_nothing(_: Any) -> Any:
+        def call(*_: Any) -> Any:
+            raise TorchDynamoException("no compiler")
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", compile_nothing)
+    fused, state = gpu_planning._in_few_kernels(HalfCheetahTask()), torch.randn(4, 18)
+    with pytest.warns(UserWarning, match="plans take longer: next_state of the task cannot be compiled: no compiler"):
+        found = fused.next_state(state, state)
+    assert torch.equal(found, HalfCheetahTask().next_state(state, state))
+    fused.next_state(state, state)  # told once
+
+
+def test_a_network_of_nan_is_copied_once() -> None:
+    net = Ensemble(24, 1, 18, EnsembleConfig(2, (16, 16), (0.0,) * 3))
+    with torch.no_grad():
+        net.weights[0].fill_(torch.nan)
+    mpc = controller(CEM(CEMConfig(candidates=12, elites=3, iterations=1)), PROCESSOR, net)
+    assert mpc.elsewhere is not None
+    for _ in range(2):
+        mpc.act(torch.zeros(2, 18), BELIEF, ENVIRONMENT, torch.Generator())
+        copies = mpc.elsewhere._sampler
+    mpc.act(torch.zeros(2, 18), BELIEF, ENVIRONMENT, torch.Generator())
+    assert mpc.elsewhere._sampler is copies
