@@ -112,7 +112,7 @@ class MPC:
         if self.elsewhere is None:
             plan = self.planner.plan(objective, shape, generator)
         else:
-            of_each = torch.stack([latents() for _ in range(self.planner.config.iterations)])
+            of_each = torch.stack([latents() for _ in range(getattr(self.planner.config, "iterations", 1))])
             seed = int(torch.randint(2**62, (), generator=generator))
             plan = self.elsewhere.plan(self.planner, state, of_each, shape, seed)
         action = self.to_units(plan[:, 0].nan_to_num(0.0))
