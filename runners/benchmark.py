@@ -105,11 +105,11 @@ def timed(flags: BenchmarkFlags) -> tuple[list[dict[str, Any]], list[str]]:
                 ours[preset, kind].append(measure(getattr(Work(agents[preset]), kind), calls))
                 bar.update()
     rows = [row(flags, *job, agents[job[0]], median_cost(ours[job]), theirs[job]) for job in jobs]
-    notes = remarks(agents["paper"], median_cost(ours["paper", "plan"]), flags.calls) if flags.device == "cpu" else []
+    notes = remarks(agents["paper"], flags.calls) if flags.device == "cpu" else []
     return rows, notes  # which are about this processor
 
 
-def remarks(agent: Agent, plan: Cost, calls: int) -> list[str]:
+def remarks(agent: Agent, calls: int) -> list[str]:
     """How near the plan is to what the processor can do, and what it loses by its precision."""
     likelihood, work = agent.model.likelihood, Work(agent)
     planned = likelihood.for_planning()
@@ -117,7 +117,7 @@ def remarks(agent: Agent, plan: Cost, calls: int) -> list[str]:
     # In turn: the machine's rate changes within minutes.
     turns = [(measure(work.plan, 1), measure(passes, 1)) for _ in range(calls)]
     beside, bare = (median_cost(costs) for costs in zip(*turns, strict=True))
-    share = benchmark.share_of_matrix_products(agent, plan)
+    share = benchmark.share_of_matrix_products(agent, beside)
     ranks = {name: benchmark.rank_correlation(agent, getattr(torch, name)) for name in ("float32", "bfloat16")}
     layer_by_layer = likelihood if likelihood.planning_dtype == torch.float32 else likelihood.in_bfloat16
     times = measure(benchmark.forwards(agent, layer_by_layer), calls).cpu / bare.cpu

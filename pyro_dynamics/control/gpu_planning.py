@@ -96,10 +96,9 @@ class GPUPlanning:
         self._copied = [value.clone() for value in own]
         self._captured.clear()
         there = copy.deepcopy(module).to(self.device) if networks is module else networks
-        # Their form for plans is made once: by the sampler it would be made, and checked, in each iteration.
-        planned = getattr(there, "for_planning", lambda: there)()
-        self._sampler = copy.copy(self.sampler)
-        self._sampler.dynamics = planned.forward if isinstance(planned, nn.Module) else planned
+        sampler = copy.copy(self.sampler)
+        sampler.dynamics = there
+        self._sampler = sampler.for_planning()
         if self.device.type == "cuda":
             self._sampler.task = _in_few_kernels(self.sampler.task)
 

@@ -105,11 +105,12 @@ class MPC:
 
         def objective() -> Objective:
             e = latents()
-            return lambda candidates: self.sampler.returns(state, self.to_units(candidates), e, generator)
+            return lambda candidates: sampler.returns(state, self.to_units(candidates), e, generator)
 
         self.environment = environment
         shape = (len(state), self.config.horizon, len(self.action_low))
         if self.elsewhere is None:
+            sampler = self.sampler.for_planning()
             plan = self.planner.plan(objective, shape, generator)
         else:
             of_each = torch.stack([latents() for _ in range(getattr(self.planner.config, "iterations", 1))])

@@ -1,9 +1,10 @@
 """Trajectory sampling with fixed members and latents (TS-inf): expected returns of action sequences."""
 
+import copy
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import Task
@@ -37,6 +38,13 @@ class TrajectorySampler:
             raise UserError(f"{particles} particles cannot be split evenly over {members} members")
         self.dynamics, self.task = dynamics, task
         self.members, self.particles, self.common_noise = members, particles, common_noise
+
+    def for_planning(self) -> "TrajectorySampler":
+        """A copy whose dynamics have their form for plans, as they are now: made once for all iterations of a plan."""
+        planned = getattr(self.dynamics, "for_planning", lambda: self.dynamics)()
+        sampler = copy.copy(self)
+        sampler.dynamics = planned.forward if isinstance(planned, nn.Module) else planned
+        return sampler
 
     def returns(self, state: Tensor, actions: Tensor, latents: Tensor, generator: torch.Generator) -> Tensor:
         """Mean over particles of the summed rewards.

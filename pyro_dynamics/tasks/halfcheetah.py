@@ -28,8 +28,12 @@ class HalfCheetahTask(Task):
     target_names = (state_names[0], *(f"change of {name}" for name in state_names[1:]))
 
     def features(self, state: Tensor) -> Tensor:
-        pitch = state[..., 2:3]
-        return torch.cat([state[..., 1:2], pitch.sin(), pitch.cos(), state[..., 3:]], dim=-1)
+        return torch.cat(_seen(state), dim=-1)
+
+    def inputs(self, state: Tensor, action: Tensor) -> Tensor:
+        if type(self).features is not HalfCheetahTask.features:  # of a task made out of this one
+            return super().inputs(state, action)
+        return torch.cat([*_seen(state), action], dim=-1)  # copied once: at a plan's many rows that shows
 
     def targets(self, state: Tensor, next_state: Tensor) -> Tensor:
         return torch.cat([next_state[..., :1], next_state[..., 1:] - state[..., 1:]], dim=-1)
@@ -41,3 +45,9 @@ class HalfCheetahTask(Task):
 
     def reward(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
         return next_state[..., 0] - 0.1 * action.square().sum(-1)
+
+
+def _seen(state: Tensor) -> list[Tensor]:
+    """What the network sees of states ``[..., 18]``, in parts."""
+    pitch = state[..., 2:3]
+    return [state[..., 1:2], pitch.sin(), pitch.cos(), state[..., 3:]]
