@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.nn import functional
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from pyro_dynamics.errors import first_line
+
 ROWS = 128
 """Of a block: two groups of four warps with 64 rows each, the matrix unit's own size."""
 WARPS = 8
@@ -122,7 +124,7 @@ def checked_kernel(networks: Networks, dtype: torch.dtype, weights: Sequence[Ten
             return fused
         reason = f"its kernel is off by {off:.2g}"
     except Exception as fault:  # whatever compiler and driver stumble over
-        reason = (str(fault).strip() or repr(fault)).splitlines()[0]
+        reason = first_line(fault)
     warnings.warn(f"plans go layer by layer on this GPU and take longer: {reason}", stacklevel=4)
     return None
 

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
+from pyro_dynamics.errors import first_line
+
 WARM_UPS = 3
 """Calls before a function is captured: the first ones compile kernels and make handles, which no graph can hold."""
 
@@ -37,8 +39,8 @@ class Captured:
                 self._warm_up()
                 self._capture(generator)
             except RuntimeError as fault:
-                reason = (str(fault).strip() or repr(fault)).splitlines()[0]
-                warnings.warn(f"what runs on the GPU is no CUDA graph and takes longer: {reason}", stacklevel=3)
+                told = f"what runs on the GPU is no CUDA graph and takes longer: {first_line(fault)}"
+                warnings.warn(told, stacklevel=3)
 
     def _warm_up(self) -> None:
         """Calls on a stream of their own; in the last one whatever waits for the GPU raises.

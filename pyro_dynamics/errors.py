@@ -1,4 +1,4 @@
-"""The one error that is the user's to mend."""
+"""The one error that is the user's to mend, and what errors have in common."""
 
 
 class UserError(Exception):
@@ -10,6 +10,11 @@ class UserError(Exception):
 
 class EnvironmentFault(UserError):
     """Somebody's environment did what it must not, told in one line; its own exception, if any, is the cause."""
+
+
+def first_line(fault: BaseException) -> str:
+    """What went wrong, for a line that tells it."""
+    return (str(fault).strip() or repr(fault)).splitlines()[0]
 
 
 def require_positive(settings: object, *names: str) -> None:

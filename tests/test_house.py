@@ -23,7 +23,7 @@ C_SOURCES = [f"models/{name}" for name in ("fused.c", "fused_noise.h", "fused_fl
 MAY_IMPORT = {
     "errors": set(),
     "data_files": set(),
-    "cuda_graphs": set(),
+    "cuda_graphs": {"errors"},
     "version": set(),
     "parameters": set(),
     "randomness": {"errors"},

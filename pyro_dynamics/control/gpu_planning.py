@@ -13,6 +13,7 @@ from torch._dynamo.exc import TorchDynamoException
 from pyro_dynamics.control.contract import Objective, Planner, in_units
 from pyro_dynamics.control.trajectory_sampling import TrajectorySampler
 from pyro_dynamics.cuda_graphs import Captured, shapes
+from pyro_dynamics.errors import first_line
 from pyro_dynamics.tasks import Task
 
 Plans = dict[str, Tensor]
@@ -128,9 +129,8 @@ def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         try:
             return fast(*tensors)
         except TorchDynamoException as fault:
-            reason = (str(fault).strip() or repr(fault)).splitlines()[0]
             what = f"{function.__name__} of the task cannot be compiled"
-            warnings.warn(f"plans take longer: {what}: {reason}", stacklevel=2)
+            warnings.warn(f"plans take longer: {what}: {first_line(fault)}", stacklevel=2)
             fast = function
             return function(*tensors)
 

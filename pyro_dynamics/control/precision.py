@@ -26,7 +26,7 @@ def describe_precision(precision: Precision, device: Device = "cpu") -> str:
     if precision != "auto":
         return f"planning in {chosen}, as asked"
     if device == "cuda":
-        return f"planning in {chosen}, as all GPUs with matrix units are fastest"
+        return f"planning in {chosen}, the default on a GPU"
     rates = ", ".join(f"{str(dtype).removeprefix('torch.')} {rate:.0f}" for dtype, rate in _rates().items())
     return f"planning in {chosen}: measured GFLOP/s of a thread: {rates}"
 

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import Task
@@ -21,9 +21,9 @@ class TrajectorySampler:
     the same hypotheses about the environment.
 
     Args:
-        dynamics: the ensemble; if it has another form for the many rows of a plan, ``for_planning()``, that is used
-            where no gradient is wanted. If what is used draws targets itself, by a method ``sample_targets(inputs,
-            latent, generator)``, it does so unless the noise is common.
+        dynamics: the ensemble; it may have another form for the many rows of a plan (see :meth:`for_planning`). If it
+            draws targets itself, by a method ``sample_targets(inputs, latent, generator)``, it does so unless the noise
+            is common.
         task: features, targets, reward and termination.
         members: number M of members.
         particles: number P of particles, a multiple of M.
@@ -40,10 +40,12 @@ class TrajectorySampler:
         self.members, self.particles, self.common_noise = members, particles, common_noise
 
     def for_planning(self) -> "TrajectorySampler":
-        """A copy whose dynamics have their form for plans, as they are now: made once for all iterations of a plan."""
-        planned = getattr(self.dynamics, "for_planning", lambda: self.dynamics)()
+        """A copy whose dynamics have their form for plans, ``dynamics.for_planning()``, without gradients.
+
+        They are as they are now: a copy serves all iterations of a plan, and not the plan after a training.
+        """
         sampler = copy.copy(self)
-        sampler.dynamics = planned.forward if isinstance(planned, nn.Module) else planned
+        sampler.dynamics = getattr(self.dynamics, "for_planning", lambda: self.dynamics)()
         return sampler
 
     def returns(self, state: Tensor, actions: Tensor, latents: Tensor, generator: torch.Generator) -> Tensor:
@@ -65,12 +67,10 @@ class TrajectorySampler:
         s = state[None, :, None, None].expand(*shape, -1).flatten(1, 3)
         total = s.new_zeros(s.shape[:-1])
         alive = torch.ones_like(total)
-        for_planning = None if torch.is_grad_enabled() else getattr(self.dynamics, "for_planning", None)
-        dynamics = for_planning() if for_planning else self.dynamics
         for t in range(horizon):
             # First the rows of one member, then the same again: twice as fast as row by row.
             a = actions[:, :, t].repeat_interleave(shape[-1], dim=1).flatten(0, 1).repeat(self.members, 1, 1)
-            s_next = self.task.next_state(s, self._sampled(dynamics, self.task.inputs(s, a), e, shape, generator))
+            s_next = self.task.next_state(s, self._sampled(self.task.inputs(s, a), e, shape, generator))
             total += alive * self.task.reward(s, a, s_next)
             if self.task.can_terminate:
                 alive = alive * ~self.task.terminated(s, a, s_next)
@@ -78,18 +78,13 @@ class TrajectorySampler:
         return total.unflatten(1, shape[1:]).mean(dim=(0, 3))
 
     def _sampled(
-        self,
-        dynamics: Dynamics,
-        inputs: Tensor,
-        latent: Tensor,
-        shape: tuple[int, int, int, int],
-        generator: torch.Generator,
+        self, inputs: Tensor, latent: Tensor, shape: tuple[int, int, int, int], generator: torch.Generator
     ) -> Tensor:
         """Targets of one step, ``[M, K C P / M, T]``."""
-        sample = getattr(dynamics, "sample_targets", None)
+        sample = getattr(self.dynamics, "sample_targets", None)
         if sample and not self.common_noise:
             return sample(inputs, latent, generator)
-        location, scale = (x.unflatten(1, shape[1:]) for x in dynamics(inputs, latent))
+        location, scale = (x.unflatten(1, shape[1:]) for x in self.dynamics(inputs, latent))
         members, environments, candidates, of_member = shape
         drawn = (members, environments, 1 if self.common_noise else candidates, of_member, location.shape[-1])
         noise = location.new_empty(drawn).normal_(generator=generator)

@@ -9,6 +9,7 @@ from torch.func import functional_call, grad_and_value
 from torch.utils._pytree import tree_map
 
 from pyro_dynamics.cuda_graphs import Captured
+from pyro_dynamics.errors import first_line
 from pyro_dynamics.inference.traced_elbo import (
     Data,
     Site,
@@ -20,7 +21,7 @@ from pyro_dynamics.inference.traced_elbo import (
     not_compilable,
     site_of,
 )
-from pyro_dynamics.inference.tracing import CompilationFailed, first_line, quiet, tell, traced
+from pyro_dynamics.inference.tracing import CompilationFailed, quiet, tell, traced
 from pyro_dynamics.transitions import Minibatch
 
 Gradients = Callable[..., tuple[tuple[Tensors, Tensors], tuple[Tensor, Tensor]]]

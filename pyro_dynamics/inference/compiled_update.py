@@ -19,6 +19,7 @@ from torch.fx import GraphModule
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from pyro_dynamics.cuda_graphs import Captured
+from pyro_dynamics.errors import first_line
 from pyro_dynamics.inference.functional import Tensors
 from pyro_dynamics.inference.traced_elbo import (
     Data,
@@ -30,7 +31,7 @@ from pyro_dynamics.inference.traced_elbo import (
     not_compilable,
     site_of,
 )
-from pyro_dynamics.inference.tracing import CompilationFailed, first_line, hoisted, quiet, tell, traced
+from pyro_dynamics.inference.tracing import CompilationFailed, hoisted, quiet, tell, traced
 from pyro_dynamics.randomness import drawing_from
 from pyro_dynamics.transitions import Minibatch
 

@@ -107,11 +107,6 @@ def _compute_gates_once(graph: Graph) -> None:
             graph.erase_node(gate)
 
 
-def first_line(fault: Exception) -> str:
-    """What went wrong, for a warning."""
-    return (str(fault).strip() or repr(fault)).splitlines()[0]
-
-
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep what torch's compiler says about itself from the user."""

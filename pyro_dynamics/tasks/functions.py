@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, first_line
 
 Function = Callable[..., Tensor]
 """Of ``(state [..., S], action [..., A], next_state [..., S])``, giving ``[...]``, for any leading shape."""
@@ -97,11 +97,6 @@ def evaluate(what: str, function: Function, *arguments: Any) -> Tensor:
 def name_of(function: Any) -> str:
     """What to call a function in a message."""
     return getattr(function, "__name__", type(function).__name__)
-
-
-def first_line(fault: Exception) -> str:
-    """The first line of an error's words."""
-    return (str(fault).strip() or "no words").splitlines()[0]
 
 
 def _rounded(values: Tensor, row: int) -> list[float]:

@@ -60,7 +60,7 @@ def test_two_steps_are_those_of_the_planner_itself(planner: Planner) -> None:
 
         def objective() -> Any:
             e = next(each)  # noqa: B023  # called within the turn
-            return lambda c: expected.sampler.returns(state, c, e, seeded)  # noqa: B023
+            return lambda c: expected.sampler.for_planning().returns(state, c, e, seeded)  # noqa: B023
 
         with torch.inference_mode():
             plan = expected.planner.plan(objective, (2, 5, 6), seeded)

@@ -86,7 +86,7 @@ def test_returns_can_be_differentiated_where_gradients_are_wanted(
     (slope,) = torch.autograd.grad(returns.sum(), arguments[1])
     assert slope[0, :, 0].abs().min() > 0
     with torch.inference_mode():
-        planned = sampler.returns(*arguments, generator.manual_seed(0))
+        planned = sampler.for_planning().returns(*arguments, generator.manual_seed(0))
     assert torch.allclose(planned, returns, atol=1e-4 if dtype == torch.float32 else 0.1)
 
 
