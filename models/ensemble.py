@@ -98,15 +98,12 @@ class Ensemble(nn.Module):
         """The networks as they are now, for the many rows of a plan.
 
         It takes and gives what :meth:`forward` does with ``[M, B, ...]``, in :attr:`planning_dtype` and without
-        gradients: in one pass where the device can (:mod:`pyro_dynamics.models.fused`,
-        :mod:`pyro_dynamics.models.fused_triton`), else layer by layer. Networks of a subclass, which may be others, or
-        in another precision are used as they are.
+        gradients: in one pass where the processor can (:mod:`pyro_dynamics.models.fused`), else layer by layer.
+        Networks of a subclass, which may be others, or in another precision are used as they are.
         """
         if type(self) is not Ensemble or self.input_mean.dtype != torch.float32:
             return self
-        if self.input_mean.device.type != "cpu":
-            return self._in_one_kernel() or self
-        if can_fuse(self.planning_dtype):
+        if self.input_mean.device.type == "cpu" and can_fuse(self.planning_dtype):
             return self._fused_weights()
         return self.in_bfloat16 if self.planning_dtype == torch.bfloat16 else self
 
@@ -189,25 +186,11 @@ class Ensemble(nn.Module):
     def _fused_weights(self) -> FusedEnsemble:
         """The weights in the order of the fused pass, copied anew when one has changed."""
         # They are compared because torch does not count all changes: not those of its fused Adam.
-        parts, dtype = self._parts(), self.planning_dtype
-        if self._fused is None or not self._fused.is_of(dtype, [*parts[0], *parts[1], *parts[2:]]):
-            self._fused = FusedEnsemble(dtype, *parts)
+        weights, biases, dtype = list(self.weights), list(self.biases), self.planning_dtype
+        rest = (self.input_mean, self.input_scale, self.min_log_variance, self.max_log_variance)
+        if self._fused is None or not self._fused.is_of(dtype, [*weights, *biases, *rest]):
+            self._fused = FusedEnsemble(dtype, weights, biases, *rest)
         return self._fused
-
-    def _in_one_kernel(self) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None:
-        """All layers in one kernel of the GPU, as the weights are now; None in float32, or without Triton."""
-        if self.planning_dtype != torch.bfloat16:
-            return None
-        try:
-            from pyro_dynamics.models.fused_triton import checked_kernel
-        except ImportError:  # torch for processors comes without Triton, and older ones with one that cannot
-            return None
-        return checked_kernel(self, self.planning_dtype, *self._parts())
-
-    def _parts(self) -> tuple[list[Tensor], list[Tensor], Tensor, Tensor, Tensor, Tensor]:
-        """What the fused forms are made of, in the order of their arguments."""
-        bounds = (self.min_log_variance, self.max_log_variance)
-        return list(self.weights), list(self.biases), self.input_mean, self.input_scale, *bounds
 
     @torch.no_grad()
     def fit_normaliser(self, inputs: Tensor) -> None:

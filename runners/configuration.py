@@ -100,7 +100,8 @@ class RunConfig:
     precision: Precision = "auto"
     """Of the networks in planning: auto takes bfloat16 on a GPU, and where a probe finds it much faster."""
     device: Device = "cpu"
-    """Where plans, compiled updates and compiled gradients are computed: cuda takes an NVIDIA GPU."""
+    """Where plans, compiled updates and compiled gradients are computed: cuda takes an NVIDIA GPU (experimental: never
+    run on one so far)."""
 
     def __post_init__(self) -> None:
         require_positive(self, "rounds", "steps", "episodes", "latent_dim")

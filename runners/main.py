@@ -35,7 +35,13 @@ LIMITS = NO_ROOM | {getattr(errno, name) for name in ("EACCES", "EPERM", "EROFS"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 2 for a mistake of the user's, or what the command says."""
+    """Run a command and return its exit code: 0, 2 for a mistake of the user's, or what the command says.
+
+    Args:
+        arguments: by default those of this process, which then is the command's own.
+    """
+    if arguments is None:
+        draw_to_files()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     command = arguments[0] if arguments else "--help"
     if command in ("-h", "--help"):
@@ -72,6 +78,11 @@ def run(command: str, arguments: Sequence[str]) -> int:
     return 0
 
 
+def draw_to_files() -> None:
+    """No command opens a window. A notebook hands its own backend down to its shell, where it may not be installed."""
+    os.environ["MPLBACKEND"] = "agg"
+
+
 @contextmanager
 def told_limits() -> Iterator[None]:
     """Turn what the machine refuses, wherever that happens, into a :class:`UserError`."""
@@ -97,6 +108,7 @@ def fail(message: str) -> int:
 
 def run_as_module(name: str) -> None:
     """For ``python -m pyro_dynamics.runners.NAME``."""
+    draw_to_files()
     sys.exit(run(name, sys.argv[1:]))
 
 

@@ -67,7 +67,7 @@ def noticed(fault: Fault, tree: Path) -> bool:
 
 def run_tests(tests: list[str], tree: Path) -> int:
     """Pytest's exit code."""
-    command = [sys.executable, "-B", "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-B", "-m", "pytest", "-n", "0", "-x", "-q", "-m", "", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True).returncode
 

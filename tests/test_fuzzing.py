@@ -8,6 +8,8 @@ import pytest
 from foreign_files import LOADERS, make_samples
 from fuzz_loaders import fuzz
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = int(os.environ.get("PYRO_DYNAMICS_FUZZ_EXAMPLES", "15"))
 """Damaged files of each kind."""
 SEED = int(os.environ.get("PYRO_DYNAMICS_FUZZ_SEED", "0"))

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from itertools import pairwise
 from pathlib import Path
@@ -74,22 +75,54 @@ def test_the_rule_covers_every_part() -> None:
     assert parts - {"__init__"} <= set(MAY_IMPORT)
 
 
-def test_wheel_holds_exactly_the_tree(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
-    copy = tmp_path / "tree"
+def test_every_package_is_named() -> None:
+    """A wheel holds the packages that pyproject.toml names, and no others."""
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {file.parent for file in SOURCES if file.name == "__init__.py"}
+    assert named == sorted(".".join(("pyro_dynamics", *as_imported(folder).parts[1:])) for folder in folders)
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["links", "text files in place of links"])
+def test_wheels_hold_exactly_the_tree(tmp_path: Path, links: bool) -> None:
+    """Built from a checkout with links, and from one as git makes it where there are none (core.symlinks=false)."""
+    copy, listed = copy_tree(tmp_path / "tree", links)
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*build, "-w", str(tmp_path), str(copy)], check=True)
+    expected = {str(as_imported(file)) for file in SOURCES if str(file) in listed} | {
+        f"pyro_dynamics/{name}" for name in [*C_SOURCES, "py.typed"]
+    }
+    assert held_by(tmp_path) == expected
+    by_setuptools = "from setuptools.build_meta import build_sdist; build_sdist('..')"
+    subprocess.run([sys.executable, "-c", by_setuptools], cwd=copy, check=True, capture_output=True)
+    (source,) = tmp_path.glob("*.tar.gz")
+    subprocess.run([*build, "-w", str(tmp_path / "from-source"), str(source)], check=True)
+    assert held_by(tmp_path / "from-source") == expected
+
+
+def as_imported(path: Path) -> Path:
+    """``models/...`` as ``pyro_dynamics/models/...``."""
+    return path if path.parts[0] == "pyro_dynamics" else Path("pyro_dynamics", path)
+
+
+def held_by(folder: Path) -> set[str]:
+    """What the one wheel in this folder holds of the package."""
+    (wheel,) = folder.glob("*.whl")
+    return {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("pyro_dynamics/")}
+
+
+def copy_tree(copy: Path, links: bool) -> tuple[Path, list[str]]:
+    """The files that git knows, and their names; links become text files where there are none."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     for name in listed:
         target = copy / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        if (ROOT / name).is_symlink():
+        if (ROOT / name).is_symlink() and links:
             target.symlink_to((ROOT / name).readlink())
-        elif (ROOT / name).exists():
+        elif (ROOT / name).is_symlink():
+            target.write_text(str((ROOT / name).readlink()))
+        elif (ROOT / name).is_file():
             target.write_bytes((ROOT / name).read_bytes())
-    subprocess.run([*build, str(copy)], check=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    held = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith((".py", ".c", ".h"))}
-    expected = {str(file) for file in SOURCES if str(file) in listed} | set(C_SOURCES)
-    assert held == {name if name.startswith("pyro_dynamics/") else f"pyro_dynamics/{name}" for name in expected}
+    return copy, listed
 
 
 def test_every_dependency_has_its_reason() -> None:

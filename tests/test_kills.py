@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_two_kills_leave_the_same_files() -> None:
     program = [sys.executable, str(Path(__file__).with_name("kills.py"))]

@@ -1,6 +1,5 @@
 """The paths of a GPU beside the processor's, where there is a GPU; without one they are skipped."""
 
-import copy
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,6 @@ import torch
 from pyro_dynamics.cuda_graphs import Captured
 from pyro_dynamics.experiments.benchmark import Work
 from pyro_dynamics.inference import compiled_update
-from pyro_dynamics.models import Ensemble, EnsembleConfig
 from pyro_dynamics.runners.benchmark import BenchmarkFlags, build_from, configuration
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -25,21 +23,6 @@ def agent(preset: Any = "realtime", **changes: Any) -> Any:
 
 def graphs(agent: Any) -> list[Captured]:
     return list(agent.controller.elsewhere._captured.values())
-
-
-def test_the_kernel_gives_what_the_networks_give() -> None:
-    torch.manual_seed(0)
-    net = Ensemble(24, 1, 18, EnsembleConfig())
-    for bias in net.biases:
-        torch.nn.init.normal_(bias, std=0.3)
-    net.planning_dtype = torch.bfloat16
-    there = copy.deepcopy(net).to(GPU)
-    fused = there.for_planning()
-    assert fused is not there  # no warning, and not layer by layer
-    x, e = torch.randn(5, 1000, 24, device=GPU), torch.randn(5, 1000, 1, device=GPU)
-    with torch.no_grad():
-        for found, expected in zip(fused(x, e), there(x, e), strict=True):
-            assert float((found - expected).norm() / expected.norm()) < 0.02
 
 
 @pytest.mark.parametrize("preset", ["realtime", "paper"])

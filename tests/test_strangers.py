@@ -194,6 +194,7 @@ def load_in_little_memory(name: str, home: Path) -> tuple[str, int]:
     return words[0], int(took)
 
 
+@pytest.mark.slow
 def test_a_zip_bomb_takes_no_memory(home: Path) -> None:
     """1.1 GiB of zeros, and as honest a header, in 5 MB."""
     file = home / "log.npz"

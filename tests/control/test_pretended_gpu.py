@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_searches_and_updates_stay_on_a_pretended_gpu() -> None:
     script = Path(__file__).parents[1] / "pretended_gpu.py"

@@ -16,6 +16,8 @@ from pyro_dynamics.diagnostics.latent_rows import LatentRows
 from pyro_dynamics.diagnostics.reproduction_latents import latents_map, latents_training
 from pyro_dynamics.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 SPEEDS = {"latent": 0.6, "generalist": 0.3, "specialist": 0.3, "an own agent": 0.2}
 FEW = (-6.0, 6.0, -3.0, 15.0, SCHEDULE)
 ROWS = [one for one in score_rows(SPEEDS, seeds=3) if one["context"] in FEW and one["checkpoint"] in (None, 8)]

@@ -68,6 +68,7 @@ def test_a_traced_training_equals_pyros(family: Any, monkeypatch: pytest.MonkeyP
     assert_the_same(train(family, compiled=True), train(family))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_a_compiled_training_equals_pyros() -> None:
     assert_the_same(train(DiagonalGuide, compiled=True), train(DiagonalGuide))

@@ -83,7 +83,7 @@ def state_after(
     samples: int = 16,
     steps: int = 60,
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """The guide's state after some updates by rows of some environments, and the next draw of the generator."""
+    """What some updates by rows of some environments made of the guide, and the next draw of the generator."""
     torch.manual_seed(2)  # a flow's first weights
     guide = family(2, 2).for_environments(environments).eval()
     rule = SVIUpdate(SVIUpdateConfig(steps, 1e-2, samples, compiled))
@@ -93,7 +93,16 @@ def state_after(
     for _ in range(updates):
         inputs, targets = torch.randn(len(rows), 3, generator=stream), torch.randn(len(rows), 4, generator=stream)
         held.update(inputs, targets, rows, generator)
-    return guide.state_dict(), torch.rand(1, generator=generator)
+    return what_is_identified(guide), torch.rand(1, generator=generator)
+
+
+@torch.no_grad()
+def what_is_identified(guide: Any) -> dict[str, torch.Tensor]:
+    """The guide's state; of a low-rank Gaussian its moments, since factors of other signs and sizes give the same."""
+    if not isinstance(guide, LowRankGuide):
+        return guide.state_dict()
+    posterior: Any = guide.posterior()
+    return {"mean": posterior.mean, "covariance": posterior.covariance_matrix}
 
 
 def assert_close(found: Any, expected: Any, tolerance: float = 2e-5) -> None:
@@ -110,10 +119,16 @@ def test_the_same_as_pyros_steps(family: Any, likelihood: Any, environments: int
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = state_after(likelihood(), family, environments, compiled=True)
-    # Where nothing was seen, the low-rank divergence has a gradient of rounding errors alone, and Adam enlarges them;
-    # a mixture's gradient is divided by its densities.
-    tolerance = {LowRankGuide: 5e-4, MixtureGuide: 2e-4}.get(family, 2e-5)
-    assert_close(found, state_after(likelihood(), family, environments, compiled=False), tolerance)
+    expected = state_after(likelihood(), family, environments, compiled=False)
+    if family is LowRankGuide:
+        # Where nothing was seen, its divergence has a gradient of rounding errors alone, of which Adam makes steps of
+        # 1e-2 all the same; a covariance holds their squares.
+        assert_close(found, expected, tolerance=2e-3)
+        found, expected = (
+            ({name: value[::2] for name, value in state.items()}, draw) for state, draw in (found, expected)
+        )
+    # A mixture's gradient is divided by its densities.
+    assert_close(found, expected, tolerance=2e-4 if family is MixtureGuide else 2e-5)
 
 
 @pytest.mark.parametrize("belief", BELIEFS)
@@ -148,6 +163,7 @@ def test_few_draws_take_the_likelihoods_slopes_by_forward_mode(family: Any, monk
     linearised.assert_called()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 def test_compiled_and_with_weights_that_change() -> None:
     """The one test that compiles: the same graph serves after the network was trained on, and leaves it alone."""
@@ -234,6 +250,7 @@ def test_frozen_parameters_stand_still_and_no_gradient_is_left() -> None:
     assert guide.location.grad is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("uncompiled")
 def test_rows_are_filled_up_so_that_few_shapes_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     likelihood = ensemble()

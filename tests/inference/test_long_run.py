@@ -11,6 +11,8 @@ from pyro_dynamics.guides import DiagonalGuide
 from pyro_dynamics.inference import BELIEFS, KalmanUpdate, KalmanUpdateConfig, SVIUpdate, SVIUpdateConfig
 from pyro_dynamics.models import HierarchicalModel, LinearGaussian
 
+pytestmark = pytest.mark.slow
+
 STATUS = Path("/proc/self/statm")
 
 

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -233,7 +234,7 @@ def test_a_compiler_that_fails_is_told(compiler: str, words: str, monkeypatch: p
 
 
 @pytest.mark.usefixtures("compiled_anew")
-def test_without_a_place_for_files_torch_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", "/nonexistent")
+def test_without_a_place_for_files_torch_plans(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with pytest.warns(UserWarning, match="plans take longer than they could"):
         assert not fused.can_fuse(torch.float32)

@@ -17,6 +17,8 @@ from pyro_dynamics.experiments.accuracy import (
 )
 from pyro_dynamics.runners.main import main
 
+pytestmark = pytest.mark.slow
+
 
 def test_closeness_and_the_mean_field_optimum() -> None:
     exact = torch.tensor([[[4.0, 1.6], [1.6, 1.0]]])  # standard deviations 2 and 1, correlation 0.8

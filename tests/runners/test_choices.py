@@ -46,6 +46,7 @@ def test_the_flags_know_the_same_names_as_the_code() -> None:
     assert get_args(PlannerName) == tuple(PLANNERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guide", GUIDES)
 def test_every_guide_trains_adapts_and_is_evaluated(
     guide: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -115,6 +115,7 @@ def test_compare_tells_what_differs(run: Path) -> None:
     assert names([generalist, fewer]) == ["generalist, planner.candidates=20", "latent, planner.candidates=10"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["generalist", "specialist"])
 def test_agents_without_a_latent_run_through_every_command(agent: str, run: Path, tmp_path: Path) -> None:
     folder = tmp_path / agent
@@ -125,6 +126,7 @@ def test_agents_without_a_latent_run_through_every_command(agent: str, run: Path
     assert (tmp_path / "both.png").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "context"), [("halfcheetah-tilt", "-9"), ("halfcheetah-crippled", "front-foot")])
 def test_the_other_families_train_and_adapt(family: str, context: str, tmp_path: Path) -> None:
     folder = tmp_path / family
@@ -147,6 +149,7 @@ def test_same_seed_same_metrics_and_global_generators_untouched(run: Path, tmp_p
     assert (tmp_path / "other" / "metrics.jsonl").read_bytes() != (run / "metrics.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_mid_round_resumes_to_the_same_metrics(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     command = [sys.executable, "-m", "pyro_dynamics.runners.train", *TINY, "--out", str(folder)]

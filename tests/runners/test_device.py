@@ -10,6 +10,8 @@ from pyro_dynamics.runners import assembly
 from pyro_dynamics.runners.assembly import load_run
 from pyro_dynamics.runners.main import main
 
+pytestmark = pytest.mark.slow
+
 TINY = [
     *("pendulum-gravity", "--rounds", "2", "--steps", "8", "--episodes", "1", "--ensemble.hidden", "8"),
     *("--ensemble.weight-decay", "0", "0", "--offline.min-steps", "5", "--offline.epochs", "1"),

@@ -73,6 +73,7 @@ def test_a_run_gets_report_numbers_and_posterior(run: Path, capsys: pytest.Captu
     assert tree.attrs["parameter"] == "gravity"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wide", [True, False])
 def test_more_draws_are_taken_where_a_wide_guide_needs_them(
     wide: bool, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -84,6 +85,7 @@ def test_more_draws_are_taken_where_a_wide_guide_needs_them(
     assert told["settings"]["draws"] == told["quality"][0]["importance"]["draws"] == (150 if wide else 100)
 
 
+@pytest.mark.slow
 def test_same_seed_same_numbers(run: Path, tmp_path: Path) -> None:
     texts = []
     for name in ("a", "b"):
@@ -92,6 +94,7 @@ def test_same_seed_same_numbers(run: Path, tmp_path: Path) -> None:
     assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [

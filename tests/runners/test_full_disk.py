@@ -11,6 +11,8 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.experiments.files import write_bytes
 from pyro_dynamics.runners.main import main
 
+pytestmark = pytest.mark.slow
+
 ALONE = ("unshare", "-rm")
 
 

@@ -15,6 +15,8 @@ from pyro_dynamics.runners.configuration import preset_config
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.runners.protocols import PROTOCOLS, run_config
 
+pytestmark = pytest.mark.slow
+
 QUICK = ["reproduce", "--preset", "quick", "--seeds", "1", "--baseline-seeds", "1"]
 
 

@@ -125,6 +125,7 @@ def test_an_address_that_is_none_and_no_place_for_ray_are_told(
     assert "Ray does not start on this machine: [Errno 20] Not a directory" in told
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_see_the_folder_ends_the_sweep(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     jobs, nowhere = jobs_of("--workers", "1", for_train=tuple(TINY)), SweepFolder(tmp_path / "nowhere", "0")
@@ -173,6 +174,7 @@ class Killer(threading.Thread):
             time.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_and_a_failed_job_cost_nothing_but_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -102,6 +102,7 @@ def test_an_evaluation_films_each_context_as_a_gif_where_there_is_no_ffmpeg(
     assert len(json.loads(out.read_text())["contexts"][0]["episodes"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "context"), [("cadm-pendulum", "1,0.9"), ("hopper-mass", "1.1")])
 def test_families_made_by_callables_are_filmed(family: str, context: str, tmp_path: Path) -> None:
     assert main(["train", family, *TINY, "--steps", "5", "--out", str(tmp_path)]) == 0
@@ -115,6 +116,7 @@ def test_families_made_by_callables_are_filmed(family: str, context: str, tmp_pa
     assert min(frames[-1][:, :400].std(), frames[-1][:, -400:].std()) > 5
 
 
+@pytest.mark.slow
 def test_a_machine_that_cannot_draw_is_told_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
