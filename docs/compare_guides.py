@@ -14,11 +14,11 @@ import arviz_stats
 import torch
 from tqdm import tqdm
 
-from pyro_dynamics.diagnostics.datatree import of_environment, to_datatree
-from pyro_dynamics.experiments.diagnosis import posterior_quality
+from pyro_dynamics.diagnostics.diagnosis import posterior_quality
+from pyro_dynamics.diagnostics.posterior.datatree import of_environment, to_datatree
 from pyro_dynamics.guides import DiagonalGuide, FullRankGuide
 from pyro_dynamics.inference import OfflineConfig
-from pyro_dynamics.runners.assembly import load_run
+from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.transitions import Transitions
 
 HOW = OfflineConfig(guide_learning_rate=0.02, batch_size=256, min_steps=4000, decay=True)

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from pyro_dynamics.diagnostics import ContextProbe, collapse_gap
+from pyro_dynamics.diagnostics.latents.collapse import collapse_gap
+from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.guides import DiagonalConfig, DiagonalGuide
 from pyro_dynamics.inference import OfflineConfig, OfflineInference
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel

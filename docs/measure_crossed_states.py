@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pyro_dynamics.experiments.influence import crossed_targets
-from pyro_dynamics.randomness import derive_seed
-from pyro_dynamics.runners.assembly import load_run, set_threads
+from pyro_dynamics.reproduction.sensitivity import crossed_targets
+from pyro_dynamics.runners.common.factory import load_run, set_threads
+from pyro_dynamics.seeding import derive_seed
 
 STATES = 150
 

@@ -15,13 +15,13 @@ import numpy as np
 from measure_long_run import resident_mib
 from tqdm import tqdm
 
-from pyro_dynamics.experiments.adaptation import adapt
-from pyro_dynamics.experiments.adaptation_summary import as_row
-from pyro_dynamics.experiments.journal import Journal
-from pyro_dynamics.experiments.memory import Memory
 from pyro_dynamics.inference import KalmanUpdateConfig
-from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
-from pyro_dynamics.runners.configuration import OnlineConfig
+from pyro_dynamics.rollouts.adaptation import adapt
+from pyro_dynamics.rollouts.adaptation_summary import as_row
+from pyro_dynamics.rollouts.stream_checkpoint import Journal
+from pyro_dynamics.rollouts.stream_state import Memory
+from pyro_dynamics.runners.common.configuration import OnlineConfig
+from pyro_dynamics.runners.common.factory import load_run, set_threads, team_for
 from pyro_dynamics.runners.main import main as command
 
 TRAIN = [

@@ -17,6 +17,7 @@ import torch
 import tyro
 from tqdm import tqdm
 
+from pyro_dynamics.agent_group import Team
 from pyro_dynamics.control import (
     CEM,
     ICEM,
@@ -28,11 +29,10 @@ from pyro_dynamics.control import (
     Planner,
     Precision,
 )
-from pyro_dynamics.experiments import Team
-from pyro_dynamics.experiments.interaction import interact
-from pyro_dynamics.randomness import derive_generator, derive_seed
-from pyro_dynamics.runners.assembly import build_team, describe_planning, load_run, set_threads
-from pyro_dynamics.runners.configuration import preset_config
+from pyro_dynamics.rollouts.rollout import interact
+from pyro_dynamics.runners.common.configuration import preset_config
+from pyro_dynamics.runners.common.factory import build_team, describe_planning, load_run, set_threads
+from pyro_dynamics.seeding import derive_generator, derive_seed
 
 SEEDS = 5
 

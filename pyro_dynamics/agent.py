@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from pyro_dynamics.control import CEM, MPC, MPCConfig, Planner, TrajectorySampler
-from pyro_dynamics.diagnostics import mixture_pit
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference import (
     Belief,
@@ -19,7 +18,7 @@ from pyro_dynamics.inference import (
     SVIUpdate,
     SVIUpdateConfig,
 )
-from pyro_dynamics.randomness import drawing_from
+from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
 
@@ -151,7 +150,7 @@ class Agent:
         """The CDF of the prediction at what happened, ``[B, T]``, under the belief as it is now.
 
         Uniform on [0, 1] where the belief and the network are calibrated; see
-        :mod:`pyro_dynamics.diagnostics.predictive`. The arguments are those of :meth:`log_predictive`, and a factor on
+        :mod:`pyro_dynamics.diagnostics.prediction.predictive`. The arguments are those of :meth:`log_predictive`, and a factor on
         the predicted standard deviations, ``[B, T]``.
         """
         with drawing_from(generator):
@@ -256,6 +255,20 @@ class Agent:
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as fault:
             reason = str(fault).strip().splitlines()[-1].strip()
             raise UserError(f"the checkpoint is from another architecture than the configuration: {reason}") from None
+
+
+def mixture_pit(location: Tensor, scale: Tensor, targets: Tensor) -> Tensor:
+    """The CDF of an equal mixture of Gaussians at ``targets``, each dimension by itself.
+
+    Args:
+        location: ``[n, M, B, T]``: n draws of e, M members.
+        scale: ``[n, M, B, T]``.
+        targets: what happened, ``[B, T]``.
+
+    Returns:
+        ``[B, T]``, in [0, 1].
+    """
+    return Normal(location, scale, validate_args=False).cdf(targets).mean(dim=(0, 1))
 
 
 def check_guide(model: Any, guide: Any) -> None:

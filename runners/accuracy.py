@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 from tqdm import tqdm
 
-from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.experiments.accuracy import (
+from pyro_dynamics.diagnostics.posterior.accuracy import (
     Trust,
     closeness,
     grid_posterior,
@@ -25,7 +24,7 @@ from pyro_dynamics.experiments.accuracy import (
     trust,
     update_milliseconds,
 )
-from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json
+from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.guides import GUIDES, Guide
 from pyro_dynamics.inference import (
     ExactBelief,
@@ -38,10 +37,11 @@ from pyro_dynamics.inference import (
     linear_gaussian_posterior,
 )
 from pyro_dynamics.inference.log_joint import whole_batch
+from pyro_dynamics.io.files import make_folder, write_bytes, write_json
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
-from pyro_dynamics.randomness import derive_generator, drawing_from
-from pyro_dynamics.runners.assembly import set_threads
+from pyro_dynamics.runners.common.factory import set_threads
 from pyro_dynamics.runners.main import run_as_module
+from pyro_dynamics.seeding import derive_generator, drawing_from
 
 ENVIRONMENTS, PRACTICE, ROWS = 4, 64, 10
 """Environments of the linear model; environments that shared networks are trained on; transitions in each."""

@@ -13,27 +13,28 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
+from pyro_dynamics.agent_group import Team
 from pyro_dynamics.control import Device
-from pyro_dynamics.diagnostics import ContextProbe
-from pyro_dynamics.diagnostics.context_text import label
-from pyro_dynamics.diagnostics.figures import draw_adaptation
+from pyro_dynamics.datasets.logged_family import require_simulator
+from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Family, Schedule
-from pyro_dynamics.environments.guarded import limit_steps
+from pyro_dynamics.environments.checked_env import limit_steps
+from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import RunFolder, Team, adapt
-from pyro_dynamics.experiments.adaptation import AdaptationStep, replay, telling
-from pyro_dynamics.experiments.adaptation_summary import as_row, coverage_line, health, line, reached, summarise
-from pyro_dynamics.experiments.faults import Faults
-from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json, write_json_lines, write_whole
-from pyro_dynamics.experiments.journal import Journal
-from pyro_dynamics.experiments.lock import lock_folder
-from pyro_dynamics.experiments.logged_family import require_simulator
-from pyro_dynamics.experiments.memory import Begun, Memory
-from pyro_dynamics.experiments.trust import file_name, stamped
-from pyro_dynamics.experiments.video import Film, make_robots
-from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
-from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, online_defaults
-from pyro_dynamics.runners.logged_stream import read_stream
+from pyro_dynamics.io.files import make_folder, write_bytes, write_json, write_json_lines, write_whole
+from pyro_dynamics.io.lock import lock_folder
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.untrusted_folders import file_name, stamped
+from pyro_dynamics.plots.figures import draw_adaptation
+from pyro_dynamics.plots.video import Film, make_robots
+from pyro_dynamics.rollouts.adaptation import AdaptationStep, adapt, replay, telling
+from pyro_dynamics.rollouts.adaptation_summary import as_row, coverage_line, health, line, reached, summarise
+from pyro_dynamics.rollouts.fault_log import Faults
+from pyro_dynamics.rollouts.stream_checkpoint import Journal
+from pyro_dynamics.rollouts.stream_state import Begun, Memory
+from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, online_defaults
+from pyro_dynamics.runners.common.factory import load_run, set_threads, team_for
+from pyro_dynamics.runners.common.logged_stream import read_stream
 from pyro_dynamics.runners.main import run_as_module
 
 UNFINISHED = "unfinished"

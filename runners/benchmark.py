@@ -14,17 +14,18 @@ import tyro
 from tqdm import tqdm
 
 from pyro_dynamics.agent import Agent
+from pyro_dynamics.benchmarks import peer_mbrl_lib
+from pyro_dynamics.benchmarks import timing as benchmark
+from pyro_dynamics.benchmarks.timing import Cost, Work, measure
 from pyro_dynamics.control import CEMConfig, MPCConfig
 from pyro_dynamics.control.precision import Device, Precision
-from pyro_dynamics.diagnostics.scaling_figure import draw_scaling
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import benchmark, peer_mbrl_lib
-from pyro_dynamics.experiments.benchmark import Cost, Work, measure
-from pyro_dynamics.experiments.files import write_bytes, write_json
 from pyro_dynamics.inference import ExactConfig, OfflineConfig, SVIUpdateConfig
-from pyro_dynamics.runners.assembly import accelerator, action_space, build_agent, describe_planning, set_threads
-from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, preset_config
+from pyro_dynamics.io.files import write_bytes, write_json
+from pyro_dynamics.plots.scaling_figure import draw_scaling
+from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, preset_config
+from pyro_dynamics.runners.common.factory import accelerator, action_space, build_agent, describe_planning, set_threads
 from pyro_dynamics.runners.main import run_as_module
 
 BenchmarkPreset = Literal["paper", "realtime"]
@@ -56,7 +57,7 @@ class BenchmarkFlags:
     """Where plans, updates and the gradients of training are computed."""
     peer: Path | None = None
     """Python of an environment with mbrl-lib: its plan and its training epoch are timed in turn with ours. How to make
-    one stands at the top of pyro_dynamics/experiments/peer_mbrl_lib.py."""
+    one stands at the top of pyro_dynamics/benchmarks/peer_mbrl_lib.py."""
     json: Path | None = None
     """Write the rows to this file."""
     scaling: Path | None = None

@@ -9,15 +9,15 @@ import tyro
 from tqdm import tqdm
 
 from pyro_dynamics.agent import Agent
-from pyro_dynamics.diagnostics.context_text import label
-from pyro_dynamics.diagnostics.figures import draw_calibration
+from pyro_dynamics.diagnostics.stream.calibration import ENOUGH, Calibration, calibrate, choose, first_episodes
 from pyro_dynamics.environments import Family
+from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.calibration import ENOUGH, Calibration, calibrate, choose, first_episodes
-from pyro_dynamics.experiments.files import make_room, write_bytes, write_json
-from pyro_dynamics.runners.assembly import load_run, set_threads
-from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, flag_values, online_defaults
+from pyro_dynamics.io.files import make_room, write_bytes, write_json
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.plots.figures import draw_calibration
+from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, flag_values, online_defaults
+from pyro_dynamics.runners.common.factory import load_run, set_threads
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
 

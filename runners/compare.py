@@ -8,12 +8,12 @@ from typing import Any
 
 import tyro
 
-from pyro_dynamics.diagnostics.figures import draw_comparison
+from pyro_dynamics.datasets.logged_family import FILE
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.files import make_room, write_bytes
-from pyro_dynamics.experiments.logged_family import FILE
-from pyro_dynamics.runners.configuration import CHOICES, RunConfig, from_json
+from pyro_dynamics.io.files import make_room, write_bytes
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.plots.figures import draw_comparison
+from pyro_dynamics.runners.common.configuration import CHOICES, RunConfig, from_json
 from pyro_dynamics.runners.main import run_as_module
 
 

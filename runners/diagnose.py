@@ -11,27 +11,27 @@ from tqdm import tqdm, trange
 from xarray import DataTree
 
 from pyro_dynamics.agent import Agent
-from pyro_dynamics.diagnostics.datatree import environment_labels, to_datatree
-from pyro_dynamics.diagnostics.forecast import traversal
-from pyro_dynamics.diagnostics.report import Report
+from pyro_dynamics.diagnostics.diagnosis import PosteriorQuality, look_at_latents, posterior_quality
+from pyro_dynamics.diagnostics.posterior.datatree import environment_labels, to_datatree
+from pyro_dynamics.diagnostics.posterior.nuts_check import NutsCheck, compare_with_nuts
+from pyro_dynamics.diagnostics.posterior.simulation_calibration import SBC, simulation_calibration
+from pyro_dynamics.diagnostics.prediction.forecast import traversal
+from pyro_dynamics.diagnostics.prediction.held_out import predict_held_out
+from pyro_dynamics.diagnostics.stream.stream_diagnosis import diagnose_stream
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.diagnosis import PosteriorQuality, look_at_latents, posterior_quality
-from pyro_dynamics.experiments.diagnosis_report import Findings, Posterior, run_report
-from pyro_dynamics.experiments.files import make_folder, plain, write_json, write_tree
-from pyro_dynamics.experiments.held_out import predict_held_out
-from pyro_dynamics.experiments.nuts_check import NutsCheck, compare_with_nuts
-from pyro_dynamics.experiments.report_folder import write_report
-from pyro_dynamics.experiments.simulation_calibration import SBC, simulation_calibration
-from pyro_dynamics.experiments.stream_diagnosis import diagnose_stream
-from pyro_dynamics.experiments.stream_folder import load_adaptation
-from pyro_dynamics.experiments.stream_report import stream_report
 from pyro_dynamics.guides import Guide
-from pyro_dynamics.randomness import derive_generator, drawing_from
-from pyro_dynamics.runners.assembly import build_guide, load_run, set_threads
-from pyro_dynamics.runners.configuration import RunConfig
+from pyro_dynamics.io.files import make_folder, plain, write_json, write_tree
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.stream_folder import load_adaptation
+from pyro_dynamics.reports.diagnosis_report import Findings, Posterior, run_report
+from pyro_dynamics.reports.report import Report
+from pyro_dynamics.reports.report_folder import write_report
+from pyro_dynamics.reports.stream_report import stream_report
+from pyro_dynamics.runners.common.configuration import RunConfig
+from pyro_dynamics.runners.common.factory import build_guide, load_run, set_threads
 from pyro_dynamics.runners.main import run_as_module
+from pyro_dynamics.seeding import derive_generator, drawing_from
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
 

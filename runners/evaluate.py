@@ -12,19 +12,19 @@ import tyro
 from tqdm import tqdm
 
 from pyro_dynamics.control import Device
-from pyro_dynamics.diagnostics.context_text import label
+from pyro_dynamics.datasets.logged_family import require_simulator
 from pyro_dynamics.environments import Context, Family
-from pyro_dynamics.environments.guarded import limit_steps
+from pyro_dynamics.environments.checked_env import limit_steps
+from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import adapt
-from pyro_dynamics.experiments.adaptation_summary import describe
-from pyro_dynamics.experiments.faults import Faults
-from pyro_dynamics.experiments.files import make_folder, make_room, write_json
-from pyro_dynamics.experiments.logged_family import require_simulator
-from pyro_dynamics.experiments.trust import file_name
-from pyro_dynamics.experiments.video import Film, make_robots
-from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
-from pyro_dynamics.runners.configuration import OnlineConfig, online_defaults
+from pyro_dynamics.io.files import make_folder, make_room, write_json
+from pyro_dynamics.io.untrusted_folders import file_name
+from pyro_dynamics.plots.video import Film, make_robots
+from pyro_dynamics.rollouts.adaptation import adapt
+from pyro_dynamics.rollouts.adaptation_summary import describe
+from pyro_dynamics.rollouts.fault_log import Faults
+from pyro_dynamics.runners.common.configuration import OnlineConfig, online_defaults
+from pyro_dynamics.runners.common.factory import load_run, set_threads, team_for
 from pyro_dynamics.runners.main import run_as_module
 
 VIDEO_DRAWS = 200

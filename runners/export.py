@@ -9,15 +9,15 @@ import tyro
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box
 
+from pyro_dynamics.datasets.exporting import RunData, write_csv, write_npz
+from pyro_dynamics.datasets.logged_family import LoggedFamily
+from pyro_dynamics.datasets.minari_data import minari, write_minari
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.exporting import RunData, write_csv, write_npz
-from pyro_dynamics.experiments.files import make_room
-from pyro_dynamics.experiments.logged_family import LoggedFamily
-from pyro_dynamics.experiments.minari_data import minari, write_minari
-from pyro_dynamics.runners.assembly import family_of
-from pyro_dynamics.runners.configuration import from_json
+from pyro_dynamics.io.files import make_room
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.runners.common.configuration import from_json
+from pyro_dynamics.runners.common.factory import family_of
 from pyro_dynamics.runners.main import run_as_module
 
 

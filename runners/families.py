@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import tyro
 
-from pyro_dynamics.diagnostics.context_text import label
 from pyro_dynamics.environments import FAMILIES
+from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.runners.main import run_as_module
 
 

@@ -9,21 +9,19 @@ import torch
 import tyro
 from tqdm import tqdm
 
-from pyro_dynamics.diagnostics.context_text import label
-from pyro_dynamics.diagnostics.fit_figure import draw_fit
+from pyro_dynamics.datasets.fitting import fit_metrics, hold_out
+from pyro_dynamics.datasets.logged_data import LoggedData
+from pyro_dynamics.datasets.logged_family import NAME, DataDescription, LoggedFamily
+from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.files import write_bytes, write_json_lines
-from pyro_dynamics.experiments.fitting import fit_metrics, hold_out
-from pyro_dynamics.experiments.lock import lock_folder
-from pyro_dynamics.experiments.logged_data import LoggedData
-from pyro_dynamics.experiments.logged_family import NAME, DataDescription, LoggedFamily
 from pyro_dynamics.guides import DiagonalConfig
 from pyro_dynamics.inference import OfflineConfig
+from pyro_dynamics.io.files import write_bytes, write_json_lines
+from pyro_dynamics.io.lock import lock_folder
+from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import EnsembleConfig
-from pyro_dynamics.randomness import derive_generator
-from pyro_dynamics.runners.assembly import action_space, build_team, set_threads
-from pyro_dynamics.runners.configuration import (
+from pyro_dynamics.plots.fit_figure import draw_fit
+from pyro_dynamics.runners.common.configuration import (
     QUICK_TO_CHANGE_ITS_MIND,
     GuideName,
     OnlineConfig,
@@ -34,8 +32,10 @@ from pyro_dynamics.runners.configuration import (
     to_json,
     with_choices,
 )
+from pyro_dynamics.runners.common.data_sources import read_data
+from pyro_dynamics.runners.common.factory import action_space, build_team, set_threads
 from pyro_dynamics.runners.main import run_as_module
-from pyro_dynamics.runners.reading import read_data
+from pyro_dynamics.seeding import derive_generator
 from pyro_dynamics.transitions import Transitions
 
 

@@ -9,17 +9,17 @@ import tyro
 from tqdm import tqdm
 
 from pyro_dynamics.environments import Context, Schedule, find_family
-from pyro_dynamics.environments.guarded import limit_steps, require_step_limit
+from pyro_dynamics.environments.checked_env import limit_steps, require_step_limit
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.experiments.influence import influence_of
-from pyro_dynamics.experiments.lock import Busy, lock_folder
-from pyro_dynamics.experiments.meeting import Handling, meet, random_returns
-from pyro_dynamics.experiments.report_folder import write_report
-from pyro_dynamics.experiments.reproduction_report import findings
-from pyro_dynamics.experiments.results import RANDOM, Measurement, Results
-from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
+from pyro_dynamics.io.lock import Busy, lock_folder
+from pyro_dynamics.reports.report_folder import write_report
+from pyro_dynamics.reports.reproduction_report import findings
+from pyro_dynamics.reproduction.results import RANDOM, Measurement, Results
+from pyro_dynamics.reproduction.sensitivity import influence_of
+from pyro_dynamics.rollouts.evaluation import Handling, meet, random_returns
+from pyro_dynamics.runners.common.factory import load_run, set_threads, team_for
+from pyro_dynamics.runners.common.protocols import HANDLINGS, PROTOCOLS, TRAINED, Protocol, Scale, run_config
 from pyro_dynamics.runners.main import run_as_module
-from pyro_dynamics.runners.protocols import HANDLINGS, PROTOCOLS, TRAINED, Protocol, Scale, run_config
 from pyro_dynamics.runners.train import train_or_go_on
 
 PAPER_AGENTS = ("latent", "generalist", "specialist")

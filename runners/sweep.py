@@ -11,16 +11,16 @@ import tyro
 from tqdm import tqdm
 
 from pyro_dynamics.environments import find_family
-from pyro_dynamics.environments.guarded import require_step_limit
+from pyro_dynamics.environments.checked_env import require_step_limit
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments.files import make_folder, write_bytes
-from pyro_dynamics.experiments.on_ray import connected, import_ray, run_jobs
-from pyro_dynamics.experiments.sweep_folder import SweepFolder
+from pyro_dynamics.io.files import make_folder, write_bytes
 from pyro_dynamics.runners import train
-from pyro_dynamics.runners.assembly import action_space, build_team
-from pyro_dynamics.runners.configuration import GuideName, Preset
+from pyro_dynamics.runners.common.configuration import GuideName, Preset
+from pyro_dynamics.runners.common.factory import action_space, build_team
+from pyro_dynamics.runners.common.sweep_jobs import DEFAULT_GUIDE, Job, is_finished, make_job, work
 from pyro_dynamics.runners.main import run_as_module
-from pyro_dynamics.runners.sweep_jobs import DEFAULT_GUIDE, Job, is_finished, make_job, work
+from pyro_dynamics.sweeps.on_ray import connected, import_ray, run_jobs
+from pyro_dynamics.sweeps.sweep_folder import SweepFolder
 
 AgentName = Literal["latent", "generalist", "specialist", "oracle"]
 

@@ -11,20 +11,20 @@ import tyro
 from tqdm import tqdm
 
 from pyro_dynamics.data_files import is_number, is_numbers, read_json
-from pyro_dynamics.diagnostics import ContextProbe
-from pyro_dynamics.diagnostics.context_text import columns
-from pyro_dynamics.diagnostics.tracking_figure import draw_tracks
+from pyro_dynamics.datasets.logged_family import require_simulator
+from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Context, Family, Schedule, numbers
-from pyro_dynamics.environments.guarded import limit_steps, require_step_limit
+from pyro_dynamics.environments.checked_env import limit_steps, require_step_limit
+from pyro_dynamics.environments.context_text import columns
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments.files import make_folder, write_bytes, write_json
-from pyro_dynamics.experiments.logged_family import require_simulator
-from pyro_dynamics.experiments.tracking import Track, summarise, track
 from pyro_dynamics.inference import BELIEFS, UPDATES
-from pyro_dynamics.runners.assembly import load_run, set_threads, team_for
-from pyro_dynamics.runners.configuration import OnlineConfig
+from pyro_dynamics.io.files import make_folder, write_bytes, write_json
+from pyro_dynamics.plots.tracking_figure import draw_tracks
+from pyro_dynamics.rollouts.tracking import Track, summarise, track
+from pyro_dynamics.runners.common.configuration import OnlineConfig
+from pyro_dynamics.runners.common.factory import load_run, set_threads, team_for
+from pyro_dynamics.runners.common.limits import require_reasonable
 from pyro_dynamics.runners.main import run_as_module
-from pyro_dynamics.runners.reasonable import require_reasonable
 
 TOLD = "told"
 """The yardstick: the exact belief of an agent that is told of the switch, and returns to the prior there."""

@@ -10,19 +10,21 @@ from typing import Annotated, Any, get_args
 
 import tyro
 
-from pyro_dynamics.diagnostics.context_text import label
-from pyro_dynamics.diagnostics.figures import draw_training
+from pyro_dynamics.agent_group import Team
+from pyro_dynamics.datasets.logged_family import FILE
 from pyro_dynamics.environments import FAMILIES, Family, find_family
-from pyro_dynamics.environments.guarded import limit_steps
+from pyro_dynamics.environments.checked_env import limit_steps
+from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import RunFolder, Team, check_task, learn
-from pyro_dynamics.experiments.files import write_bytes
-from pyro_dynamics.experiments.lock import lock_folder
-from pyro_dynamics.experiments.logged_family import FILE
-from pyro_dynamics.experiments.progress import Progress
-from pyro_dynamics.experiments.tensorboard import TensorBoard, summary_writer
-from pyro_dynamics.runners.assembly import build_team, describe_planning, set_threads
-from pyro_dynamics.runners.configuration import (
+from pyro_dynamics.io.files import write_bytes
+from pyro_dynamics.io.lock import lock_folder
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.plots.figures import draw_training
+from pyro_dynamics.rollouts.progress import Progress
+from pyro_dynamics.rollouts.task_check import check_task
+from pyro_dynamics.rollouts.tensorboard import TensorBoard, summary_writer
+from pyro_dynamics.rollouts.training import learn
+from pyro_dynamics.runners.common.configuration import (
     Preset,
     RunConfig,
     flag_values,
@@ -33,6 +35,7 @@ from pyro_dynamics.runners.configuration import (
     to_json,
     with_choices,
 )
+from pyro_dynamics.runners.common.factory import build_team, describe_planning, set_threads
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
 

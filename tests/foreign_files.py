@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
+from pyro_dynamics.datasets.logged_data import group_logs, read_npz
+from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
+from pyro_dynamics.datasets.minari_data import read_minari
 from pyro_dynamics.environments import find_family
-from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.adaptation import AdaptationStep, adapt
-from pyro_dynamics.experiments.adaptation_summary import as_row, summarise
-from pyro_dynamics.experiments.journal import Journal
-from pyro_dynamics.experiments.logged_data import group_logs, read_npz
-from pyro_dynamics.experiments.logged_family import DataDescription, LoggedFamily
-from pyro_dynamics.experiments.memory import Begun, Memory
-from pyro_dynamics.experiments.minari_data import read_minari
-from pyro_dynamics.experiments.results import Measurement, Results
-from pyro_dynamics.experiments.stream_folder import load_adaptation
-from pyro_dynamics.experiments.sweep_folder import SweepFolder
-from pyro_dynamics.runners.assembly import load_run, team_for
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.stream_folder import load_adaptation
+from pyro_dynamics.reproduction.results import Measurement, Results
+from pyro_dynamics.rollouts.adaptation import AdaptationStep, adapt
+from pyro_dynamics.rollouts.adaptation_summary import as_row, summarise
+from pyro_dynamics.rollouts.stream_checkpoint import Journal
+from pyro_dynamics.rollouts.stream_state import Begun, Memory
+from pyro_dynamics.runners.common.factory import load_run, team_for
 from pyro_dynamics.runners.compare import mean_returns
 from pyro_dynamics.runners.diagnose import run_of
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.runners.track import stored_track
 from pyro_dynamics.runners.train import require_same
+from pyro_dynamics.sweeps.sweep_folder import SweepFolder
 
 TINY = (
     *("--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "20", "--ensemble.members", "2"),

@@ -21,7 +21,7 @@ import torch
 from killed import attempt, run
 
 from pyro_dynamics.data_files import read_arrays
-from pyro_dynamics.experiments.checkpoint_files import load_state
+from pyro_dynamics.io.checkpoint_files import load_state
 
 TRAIN = [
     *("train", "--rounds", "3", "--steps", "25", "--episodes", "1", "--ensemble.hidden", "16"),

@@ -22,7 +22,7 @@ from pyro_dynamics.control.gpu_planning import GPUPlanning
 from pyro_dynamics.environments import FAMILIES
 from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.guides.auto import KINDS, AutoConfig, AutoGuide
-from pyro_dynamics.inference.traced_elbo import View, gather, negative_elbo, noise_of, site_of
+from pyro_dynamics.inference.compiled.traced_elbo import View, gather, negative_elbo, noise_of, site_of
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 from pyro_dynamics.transitions import Minibatch
 

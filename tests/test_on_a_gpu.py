@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
+from pyro_dynamics.benchmarks.timing import Work
 from pyro_dynamics.cuda_graphs import Captured
-from pyro_dynamics.experiments.benchmark import Work
-from pyro_dynamics.inference import compiled_update
+from pyro_dynamics.inference.compiled import compiled_update
 from pyro_dynamics.runners.benchmark import BenchmarkFlags, build_from, configuration
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")

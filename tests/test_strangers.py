@@ -20,10 +20,11 @@ import torch
 from foreign_files import ADAPTATION, LOADERS, arrays_of, make_samples
 
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import RunFolder, checkpoint_files
-from pyro_dynamics.experiments.stream_folder import load_adaptation
-from pyro_dynamics.experiments.trust import FORMAT, file_name, require_own_family
-from pyro_dynamics.runners.assembly import load_run
+from pyro_dynamics.io import checkpoint_files
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.stream_folder import load_adaptation
+from pyro_dynamics.io.untrusted_folders import FORMAT, file_name, require_own_family
+from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.transitions import Transitions
 

@@ -11,7 +11,7 @@ from pyro_dynamics.control.contract import Objective, Planner, in_units
 from pyro_dynamics.control.gpu_planning import GPUPlanning
 from pyro_dynamics.control.trajectory_sampling import TrajectorySampler
 from pyro_dynamics.errors import require_positive
-from pyro_dynamics.randomness import drawing_from
+from pyro_dynamics.seeding import drawing_from
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from gymnasium.envs.registration import register
 from pyro_dynamics.environments import lenient_mujoco  # noqa: F401  # before anything else imports MuJoCo
 
 # isort: split
-from pyro_dynamics.environments.cadm_families import CADM
 from pyro_dynamics.environments.contexts import Context, extrapolated, grid, interpolated, latin, numbers, sample
+from pyro_dynamics.environments.entry_points import load_family
 from pyro_dynamics.environments.family import Family
 from pyro_dynamics.environments.hidden_parameter import HiddenParameter
-from pyro_dynamics.environments.loading import load_family
-from pyro_dynamics.environments.mujoco_family import mujoco_family
-from pyro_dynamics.environments.ready_families import GYMNASIUM, PAPER
+from pyro_dynamics.environments.mujoco.mujoco_family import mujoco_family
+from pyro_dynamics.environments.registry import GYMNASIUM, PAPER
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
+from pyro_dynamics.environments.suite.cadm_families import CADM
 from pyro_dynamics.errors import UserError
 
 __all__ = [
@@ -34,17 +34,17 @@ __all__ = [
 
 register(
     "pyro_dynamics/PendulumGravity-v0",
-    entry_point="pyro_dynamics.environments.pendulum_gravity:PendulumGravityEnv",
+    entry_point="pyro_dynamics.environments.suite.pendulum_gravity:PendulumGravityEnv",
     max_episode_steps=200,
 )
 register(
     "pyro_dynamics/HalfCheetahTilt-v0",
-    entry_point="pyro_dynamics.environments.halfcheetah_tilt:HalfCheetahTiltEnv",
+    entry_point="pyro_dynamics.environments.suite.halfcheetah_tilt:HalfCheetahTiltEnv",
     max_episode_steps=1000,
 )
 register(
     "pyro_dynamics/HalfCheetahCrippled-v0",
-    entry_point="pyro_dynamics.environments.halfcheetah_crippled:HalfCheetahCrippledEnv",
+    entry_point="pyro_dynamics.environments.suite.halfcheetah_crippled:HalfCheetahCrippledEnv",
     max_episode_steps=1000,
 )
 

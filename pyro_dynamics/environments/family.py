@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
+from pyro_dynamics.environments.checked_env import Guarded, guards
 from pyro_dynamics.environments.contexts import Context, as_context, numbers, parse_number, split_context
-from pyro_dynamics.environments.guarded import Guarded, guards
 from pyro_dynamics.environments.hidden_parameter import AttributeContext, hidden_parameter
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
 from pyro_dynamics.environments.schedule_text import parse_schedule

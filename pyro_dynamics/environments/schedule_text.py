@@ -8,8 +8,8 @@ from typing import Any
 
 from pyro_dynamics.data_files import parse_json, read_text
 from pyro_dynamics.environments.contexts import Context
-from pyro_dynamics.environments.courses import ramp, random_walk, sine
 from pyro_dynamics.environments.schedule import Schedule
+from pyro_dynamics.environments.schedule_generators import ramp, random_walk, sine
 from pyro_dynamics.errors import UserError
 
 FORMS = {

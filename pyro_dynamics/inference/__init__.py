@@ -8,8 +8,8 @@ from pyro_dynamics.inference.beliefs import (
     ExactConfig,
     Update,
 )
-from pyro_dynamics.inference.exact import linear_gaussian_posterior
 from pyro_dynamics.inference.kalman_update import KalmanUpdate, KalmanUpdateConfig
+from pyro_dynamics.inference.linear_gaussian import linear_gaussian_posterior
 from pyro_dynamics.inference.offline import OfflineConfig, OfflineInference
 from pyro_dynamics.inference.svi_update import SVIUpdate, SVIUpdateConfig
 

@@ -16,12 +16,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.inference.compiled_gradients import CompiledGradients
+from pyro_dynamics.inference.collapse_prevention import LatentSite, check_movable, kl_weight, move_apart
+from pyro_dynamics.inference.compiled.compiled_gradients import CompiledGradients
+from pyro_dynamics.inference.divergence import Diverged, diverging_is_told, is_finite, is_sound
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
-from pyro_dynamics.inference.remedies import LatentSite, check_movable, kl_weight, move_apart
-from pyro_dynamics.inference.soundness import Diverged, diverging_is_told, is_finite, is_sound
 from pyro_dynamics.parameters import held_constant
-from pyro_dynamics.randomness import drawing_from
+from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Minibatch, shuffled_minibatches
 
 RETRIES = 3

@@ -10,10 +10,10 @@ from torch.distributions import Distribution
 from torch.nn import Parameter
 
 from pyro_dynamics.errors import require_positive
-from pyro_dynamics.inference.compiled_update import fit_compiled
+from pyro_dynamics.inference.compiled.compiled_update import fit_compiled
 from pyro_dynamics.inference.log_joint import log_joint
 from pyro_dynamics.parameters import held_constant
-from pyro_dynamics.randomness import drawing_from
+from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Minibatch
 
 

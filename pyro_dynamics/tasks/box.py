@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.tasks.ending import ending_sizes, ends, fit_ending
 from pyro_dynamics.tasks.functions import Function, name_of
+from pyro_dynamics.tasks.observation_wrappers import ContextReward, ToldOutcome
 from pyro_dynamics.tasks.spaces import check_spaces
 from pyro_dynamics.tasks.task import Task
-from pyro_dynamics.tasks.told import ContextReward, ToldOutcome
+from pyro_dynamics.tasks.termination_classifier import ending_sizes, ends, fit_ending
 
 
 class BoxTask(Task):

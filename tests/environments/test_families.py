@@ -18,7 +18,7 @@ from pyro_dynamics.environments import Schedule
 from pyro_dynamics.environments.family import check_spaces
 from pyro_dynamics.environments.hidden_parameter import HiddenParameter, hidden_parameter
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments.interaction import interact, uniform_policy
+from pyro_dynamics.rollouts.rollout import interact, uniform_policy
 
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 

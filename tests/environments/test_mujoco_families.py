@@ -11,8 +11,8 @@ import pytest
 from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 
 from pyro_dynamics import find_family
-from pyro_dynamics.environments.mujoco_family import MujocoMaker, MujocoPhysics, mujoco_family
-from pyro_dynamics.environments.physical import (
+from pyro_dynamics.environments.mujoco.mujoco_family import MujocoMaker, MujocoPhysics, mujoco_family
+from pyro_dynamics.environments.mujoco.mujoco_parameters import (
     Disabled,
     Force,
     Gravity,

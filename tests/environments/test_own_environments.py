@@ -13,7 +13,7 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
 from pyro_dynamics import Family, find_family
 from pyro_dynamics.environments import Schedule, mujoco_family
-from pyro_dynamics.environments.physical import mass
+from pyro_dynamics.environments.mujoco.mujoco_parameters import mass
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import PendulumTask
 

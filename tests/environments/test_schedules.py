@@ -5,7 +5,7 @@ import pytest
 
 from pyro_dynamics import FAMILIES, find_family
 from pyro_dynamics.environments import Schedule
-from pyro_dynamics.environments.courses import ramp, random_walk, sine
+from pyro_dynamics.environments.schedule_generators import ramp, random_walk, sine
 from pyro_dynamics.errors import UserError
 
 TILT, CART = find_family("halfcheetah-tilt"), find_family("cartpole-force-length")

@@ -20,8 +20,8 @@ from pyro_dynamics.inference import (
     SVIUpdateConfig,
     compiled_update,
 )
-from pyro_dynamics.inference.soundness import is_finite, is_sound
-from pyro_dynamics.inference.tracing import tell
+from pyro_dynamics.inference.compiled.fx_graph import tell
+from pyro_dynamics.inference.divergence import is_finite, is_sound
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 
 K, D, ROWS = 2, 2, 40

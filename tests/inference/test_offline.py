@@ -10,7 +10,7 @@ from torch.distributions import Normal
 from pyro_dynamics.guides import DiagonalGuide
 from pyro_dynamics.inference import OfflineConfig, OfflineInference, linear_gaussian_posterior
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
-from pyro_dynamics.randomness import drawing_from
+from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Minibatch
 
 MEMBERS, ROWS, ENVIRONMENTS, LATENT, TOTAL = 2, 3, 2, 2, 12

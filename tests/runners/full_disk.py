@@ -30,7 +30,7 @@ import h5py
 import torch
 
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import RunFolder
+from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners.main import main
 
 SMALL = (

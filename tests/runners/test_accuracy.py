@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal
 
-from pyro_dynamics.experiments.accuracy import (
+from pyro_dynamics.diagnostics.posterior.accuracy import (
     closeness,
     grid_posterior,
     mean_field_optimum,

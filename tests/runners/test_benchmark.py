@@ -11,13 +11,13 @@ import pytest
 import torch
 from PIL import Image
 
+from pyro_dynamics.benchmarks import timing as benchmark
+from pyro_dynamics.benchmarks.timing import Cost, Work, measure
 from pyro_dynamics.control import CEMConfig, ICEMConfig, MPCConfig
-from pyro_dynamics.experiments import benchmark
-from pyro_dynamics.experiments.benchmark import Cost, Work, measure
 from pyro_dynamics.inference import SVIUpdateConfig
 from pyro_dynamics.models import EnsembleConfig
 from pyro_dynamics.runners import benchmark as runner
-from pyro_dynamics.runners.configuration import OnlineConfig, RunConfig, preset_config
+from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, preset_config
 from pyro_dynamics.runners.main import main
 
 TINY: dict[str, Any] = {

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.distributions import Independent, MultivariateNormal, Normal
 
+from pyro_dynamics.diagnostics.stream.calibration import Calibration, choose, first_episodes, in_central_region
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments.calibration import Calibration, choose, first_episodes, in_central_region
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.transitions import Transitions
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from pyro_dynamics.control import ICEM, PLANNERS, CEMConfig, ICEMConfig
-from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.inference import BELIEFS, UPDATES, SVIUpdateConfig
-from pyro_dynamics.runners.assembly import load_run
-from pyro_dynamics.runners.configuration import (
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.runners.common.configuration import (
     BeliefName,
     GuideName,
     PlannerName,
@@ -23,6 +22,7 @@ from pyro_dynamics.runners.configuration import (
     preset_config,
     to_json,
 )
+from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.main import main
 
 TINY = [

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from pyro_dynamics import FAMILIES
-from pyro_dynamics.experiments import RunFolder
 from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.inference import BELIEFS
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.runners.common.configuration import from_json, online_defaults
 from pyro_dynamics.runners.compare import names
-from pyro_dynamics.runners.configuration import from_json, online_defaults
 from pyro_dynamics.runners.evaluate import name_of, parse
 from pyro_dynamics.runners.main import COMMANDS, main
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pyro_dynamics.runners import assembly
-from pyro_dynamics.runners.assembly import load_run
+from pyro_dynamics.runners.common import factory as assembly
+from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.main import main
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import xarray
 
-from pyro_dynamics.diagnostics.importance import Importance
-from pyro_dynamics.experiments.files import write_whole
+from pyro_dynamics.diagnostics.posterior.importance import Importance
+from pyro_dynamics.io.files import write_whole
 from pyro_dynamics.runners import diagnose
 from pyro_dynamics.runners.main import main
 

@@ -11,20 +11,20 @@ import pytest
 import torch
 
 from pyro_dynamics import Family, find_family
-from pyro_dynamics.environments.last_velocity import LastVelocity
-from pyro_dynamics.environments.mujoco_family import mujoco_family
-from pyro_dynamics.environments.physical import Disabled
+from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
+from pyro_dynamics.environments.mujoco.last_velocity import LastVelocity
+from pyro_dynamics.environments.mujoco.mujoco_family import mujoco_family
+from pyro_dynamics.environments.mujoco.mujoco_parameters import Disabled
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.checkpoint_files import save_state
-from pyro_dynamics.experiments.influence import influence_in_run
-from pyro_dynamics.experiments.logged_family import DataDescription, LoggedFamily
-from pyro_dynamics.experiments.task_check import check_task
-from pyro_dynamics.runners.assembly import nearest
-from pyro_dynamics.runners.configuration import from_json
+from pyro_dynamics.io.checkpoint_files import save_state
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.reproduction.sensitivity import influence_in_run
+from pyro_dynamics.rollouts.task_check import check_task
+from pyro_dynamics.runners.common.configuration import from_json
+from pyro_dynamics.runners.common.data_sources import read_data
+from pyro_dynamics.runners.common.factory import nearest
 from pyro_dynamics.runners.diagnose import latent_means
 from pyro_dynamics.runners.main import main
-from pyro_dynamics.runners.reading import read_data
 from pyro_dynamics.runners.train import part_there
 from pyro_dynamics.tasks import HopperTask, PendulumTask
 

@@ -17,9 +17,9 @@ from gymnasium.spaces import Box
 from logged_pendulums import SMALL, pendulum_log, refused, saved
 from minari.data_collector import EpisodeBuffer
 
+from pyro_dynamics.datasets.minari_data import most_bytes, write_minari
 from pyro_dynamics.environments import find_family
-from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.minari_data import most_bytes, write_minari
+from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.transitions import Transitions
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from pyro_dynamics.environments import find_family
-from pyro_dynamics.environments.guarded import guards, limit_steps
+from pyro_dynamics.environments.checked_env import guards, limit_steps
 from pyro_dynamics.errors import EnvironmentFault, UserError
-from pyro_dynamics.experiments.interaction import interact
-from pyro_dynamics.experiments.sweep_folder import SweepFolder
+from pyro_dynamics.rollouts.rollout import interact
+from pyro_dynamics.runners.common.protocols import PROTOCOLS
+from pyro_dynamics.runners.common.sweep_jobs import is_finished, work
 from pyro_dynamics.runners.main import main
-from pyro_dynamics.runners.protocols import PROTOCOLS
 from pyro_dynamics.runners.sweep import make_jobs, parse
-from pyro_dynamics.runners.sweep_jobs import is_finished, work
+from pyro_dynamics.sweeps.sweep_folder import SweepFolder
 from pyro_dynamics.transitions import Transitions
 
 SMALL = (

@@ -9,9 +9,10 @@ import pytest
 import torch
 from logged_pendulums import SMALL, pendulum_log, refused, saved
 
-from pyro_dynamics.experiments import RunFolder, Team
+from pyro_dynamics.agent_group import Team
+from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners import adapt
-from pyro_dynamics.runners.assembly import load_run
+from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.transitions import Transitions
 

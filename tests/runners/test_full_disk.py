@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments.files import write_bytes
+from pyro_dynamics.io.files import write_bytes
 from pyro_dynamics.runners.main import main
 
 pytestmark = pytest.mark.slow

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from pyro_dynamics.agent_group import Team
 from pyro_dynamics.environments import Schedule, find_family
-from pyro_dynamics.experiments.adaptation import adapt, telling
-from pyro_dynamics.experiments.team import Team
-from pyro_dynamics.runners.assembly import load_run, team_for
+from pyro_dynamics.rollouts.adaptation import adapt, telling
+from pyro_dynamics.runners.common.factory import load_run, team_for
 from pyro_dynamics.runners.main import main
 
 TINY = [

@@ -9,10 +9,10 @@ import point_mass
 import pytest
 import torch
 
-from pyro_dynamics.experiments.exporting import RunData
-from pyro_dynamics.experiments.learning import record
-from pyro_dynamics.experiments.task_check import check_task, random_steps
-from pyro_dynamics.runners.assembly import load_run
+from pyro_dynamics.datasets.exporting import RunData
+from pyro_dynamics.rollouts.task_check import check_task, random_steps
+from pyro_dynamics.rollouts.training import record
+from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.main import main
 
 SMALL = (

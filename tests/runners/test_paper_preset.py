@@ -18,11 +18,11 @@ from pyro_dynamics import find_family
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.control import CEM, CEMConfig
 from pyro_dynamics.control.contract import worst_if_not_finite
-from pyro_dynamics.experiments.interaction import uniform_policy
 from pyro_dynamics.guides import DiagonalGuide
 from pyro_dynamics.inference import ExactBelief
-from pyro_dynamics.runners.assembly import build_team
-from pyro_dynamics.runners.configuration import RunConfig
+from pyro_dynamics.rollouts.rollout import uniform_policy
+from pyro_dynamics.runners.common.configuration import RunConfig
+from pyro_dynamics.runners.common.factory import build_team
 from pyro_dynamics.runners.train import parse
 from pyro_dynamics.transitions import Minibatch, Transitions, shuffled_minibatches
 

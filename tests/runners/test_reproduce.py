@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from pyro_dynamics.control import ICEMConfig
-from pyro_dynamics.experiments.lock import lock_folder
-from pyro_dynamics.experiments.results import Measurement, Results
-from pyro_dynamics.runners.configuration import preset_config
+from pyro_dynamics.io.lock import lock_folder
+from pyro_dynamics.reproduction.results import Measurement, Results
+from pyro_dynamics.runners.common.configuration import preset_config
+from pyro_dynamics.runners.common.protocols import PROTOCOLS, run_config
 from pyro_dynamics.runners.main import main
-from pyro_dynamics.runners.protocols import PROTOCOLS, run_config
 
 pytestmark = pytest.mark.slow
 

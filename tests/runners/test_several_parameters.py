@@ -8,13 +8,13 @@ import pytest
 from xarray import open_datatree
 
 from pyro_dynamics import find_family
-from pyro_dynamics.diagnostics.context_text import columns
-from pyro_dynamics.diagnostics.figures import draw_training
 from pyro_dynamics.environments import Schedule
-from pyro_dynamics.experiments import RunFolder
-from pyro_dynamics.experiments.stream_folder import load_adaptation
-from pyro_dynamics.runners.assembly import nearest
-from pyro_dynamics.runners.configuration import from_json
+from pyro_dynamics.environments.context_text import columns
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.stream_folder import load_adaptation
+from pyro_dynamics.plots.figures import draw_training
+from pyro_dynamics.runners.common.configuration import from_json
+from pyro_dynamics.runners.common.factory import nearest
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.runners.track import line_of
 

@@ -13,12 +13,12 @@ import pytest
 from logged_pendulums import refused
 
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments.run_folder import RunFolder
-from pyro_dynamics.experiments.sweep_folder import SweepFolder
+from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners import train
+from pyro_dynamics.runners.common.sweep_jobs import Job
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.runners.sweep import make_jobs, parse, run_missing
-from pyro_dynamics.runners.sweep_jobs import Job
+from pyro_dynamics.sweeps.sweep_folder import SweepFolder
 
 TINY = [
     *("--episodes", "1", "--precision", "float32", "--offline.min-steps", "150"),

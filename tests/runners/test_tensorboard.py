@@ -9,7 +9,8 @@ from logged_pendulums import refused
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import RunFolder, tensorboard
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.rollouts import tensorboard
 from pyro_dynamics.runners.main import main
 
 TINY = [

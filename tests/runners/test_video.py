@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from logged_pendulums import refused
 
-from pyro_dynamics.diagnostics import ContextProbe
-from pyro_dynamics.diagnostics.belief_panel import BeliefPanel
+from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.experiments import adapt, video
-from pyro_dynamics.runners.assembly import load_run, team_for
+from pyro_dynamics.plots import video
+from pyro_dynamics.plots.belief_panel import BeliefPanel
+from pyro_dynamics.rollouts.adaptation import adapt
+from pyro_dynamics.runners.common.factory import load_run, team_for
 from pyro_dynamics.runners.main import main
 
 TINY = [

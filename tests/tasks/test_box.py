@@ -15,7 +15,7 @@ from pyro_dynamics.inference import OfflineConfig
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 from pyro_dynamics.tasks import BoxTask, check_spaces, on_numpy
 from pyro_dynamics.tasks.functions import evaluate
-from pyro_dynamics.tasks.told import ContextReward, ToldOutcome
+from pyro_dynamics.tasks.observation_wrappers import ContextReward, ToldOutcome
 from pyro_dynamics.transitions import Transitions
 
 

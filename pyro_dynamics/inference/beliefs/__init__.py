@@ -3,8 +3,8 @@
 from pyro_dynamics.inference.beliefs.changepoint import ChangepointBelief, ChangepointConfig
 from pyro_dynamics.inference.beliefs.contract import Belief, Update
 from pyro_dynamics.inference.beliefs.diffusion import DiffusionBelief, DiffusionConfig
-from pyro_dynamics.inference.beliefs.exact import ExactBelief, ExactConfig
 from pyro_dynamics.inference.beliefs.power import PowerBelief, PowerConfig
+from pyro_dynamics.inference.beliefs.recursive import ExactBelief, ExactConfig
 from pyro_dynamics.inference.beliefs.window import WindowBelief, WindowConfig
 
 __all__ = [

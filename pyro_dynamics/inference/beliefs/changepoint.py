@@ -10,9 +10,9 @@ from torch.distributions import Categorical, Distribution
 
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.beliefs.contract import Belief, clone_state
+from pyro_dynamics.inference.divergence import is_sound
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
-from pyro_dynamics.inference.soundness import is_sound
-from pyro_dynamics.randomness import drawing_from
+from pyro_dynamics.seeding import drawing_from
 
 
 @dataclass(frozen=True)

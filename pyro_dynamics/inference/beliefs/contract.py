@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.inference.compiled.fx_graph import tell
+from pyro_dynamics.inference.divergence import Diverged, diverging_is_told, is_sound
 from pyro_dynamics.inference.log_joint import whole_batch
-from pyro_dynamics.inference.soundness import Diverged, diverging_is_told, is_sound
-from pyro_dynamics.inference.tracing import tell
 from pyro_dynamics.transitions import Minibatch
 
 

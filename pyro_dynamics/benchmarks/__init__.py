@@ -1,0 +1,1 @@
+"""What planning, updating and training cost, beside the peer's."""

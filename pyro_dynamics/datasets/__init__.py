@@ -1,0 +1,1 @@
+"""Logged transitions: read, checked, fitted and written for other tools."""

@@ -1,0 +1,1 @@
+"""What have the latents learned?"""

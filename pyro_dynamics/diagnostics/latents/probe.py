@@ -1,0 +1,52 @@
+"""A linear probe from latent means to true contexts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from pyro_dynamics.environments.context_text import columns
+
+
+class ContextProbe:
+    """The direction of the latent space along which the training contexts lie, by least squares.
+
+    Of several hidden parameters each has a direction of its own: what is told has then one more axis, of size P.
+
+    Rotation and sign of a latent are not identified, so a latent is never judged by an axis. With few environments a
+    probe fits easily: five points of the plane fall in a given order along SOME direction in one case of six by
+    chance. Look at contexts that were not used for the fit.
+
+    Args:
+        means: latent means of the training environments, ``[K, d]``.
+        contexts: their true contexts, ``[K]``, or ``[K, P]`` of P hidden parameters.
+    """
+
+    def __init__(self, means: np.ndarray, contexts: Sequence[Any] | np.ndarray) -> None:
+        self._means = np.asarray(means, dtype=float)
+        self._contexts = np.asarray(contexts, dtype=float)
+        # Centred first: the shortest of all fitting directions is then the one along which the contexts lie.
+        centre, level = self._means.mean(0), self._contexts.mean(0)
+        self.direction, *_ = np.linalg.lstsq(self._means - centre, self._contexts - level)
+        self.offset = level - centre @ self.direction
+
+    def predict(self, means: np.ndarray) -> np.ndarray:
+        """The context that latent means ``[..., d]`` stand for, ``[...]`` or ``[..., P]``, in the context's unit."""
+        return self.offset + means @ self.direction
+
+    def spread(self, scales: np.ndarray) -> np.ndarray:
+        """The standard deviation of :meth:`predict` where the latent has standard deviations ``[..., d]``."""
+        return np.sqrt(np.square(scales) @ np.square(self.direction))
+
+    @property
+    def rank_correlation(self) -> Any:
+        """Spearman's correlation of predicted and true training contexts: a number, or a list of P."""
+        pairs = zip(columns(self.predict(self._means)).T, columns(self._contexts).T, strict=True)
+        found = np.array([spearmanr(predicted, true).statistic for predicted, true in pairs])
+        return found.reshape(self._contexts.shape[1:]).tolist()
+
+    @property
+    def r_squared(self) -> Any:
+        """Share of the training contexts' variance that the probe explains: a number, or a list of P."""
+        return (1 - (self._contexts - self.predict(self._means)).var(0) / self._contexts.var(0)).tolist()

@@ -1,0 +1,1 @@
+"""Is the guide near its posterior?"""

@@ -1,0 +1,228 @@
+"""The posterior as an ArviZ DataTree: named dimensions, units and settings, ready for every function of ArviZ."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Normal
+from xarray import Dataset, DataTree
+
+from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.seeding import drawing_from
+from pyro_dynamics.transitions import Transitions
+from pyro_dynamics.version import __version__
+
+ROWS_AT_ONCE = 10_000
+"""Network evaluations of one pass: more leave the processor's cache, and take up to 1.7 times as long."""
+SAMPLE = ("chain", "draw")
+
+
+def to_datatree(
+    agent: Any,
+    transitions: Transitions,
+    draws: int = 1000,
+    *,
+    contexts: Sequence[Any] | None = None,
+    pointwise: int = 200,
+    predictive_draws: int = 200,
+    seed: int = 0,
+    attrs: Mapping[str, Any] | None = None,
+    on_rows: Callable[[int], object] | None = None,
+) -> DataTree:
+    """The posterior q(e), and all that ArviZ needs to judge it by, as one DataTree.
+
+    ``posterior`` and ``prior`` hold ``e``; ``sample_stats`` holds ``log_p`` = log p(e_k, data_k), up to a constant,
+    and ``log_q`` = log q(e_k) at the draws, for each environment by itself, in nats. ``log_likelihood``,
+    ``posterior_predictive`` and ``observed_data`` hold ``delta``, what the network predicts (the task's targets), for
+    some transitions of each environment, and ``constant_data`` which environment each is of, its state, action and
+    step, and the true ``context`` of each environment where it is known.
+
+    The log-likelihood of a transition is the mean over members, as in the ELBO (the paper's appendix B), so that
+    log p(e_k) and the sum over ALL transitions of environment k are ``log_p``.
+
+    Args:
+        agent: an agent with a latent; or several that share one network, their guides fitted independently (refits):
+            they become chains.
+        transitions: what the posterior was fitted to.
+        draws: S, from each posterior.
+        contexts: the true hidden parameter of each environment; they name the environments.
+        pointwise: how many transitions of each environment, evenly spread, go into ``log_likelihood`` and the groups
+            beside it.
+        predictive_draws: draws in ``posterior_predictive``, the largest group.
+        seed: names the random streams.
+        attrs: what else the tree's attributes shall say, such as units and settings; strings and numbers.
+        on_rows: told, as the work goes on, for how many more transitions ``log_p`` is done.
+
+    Raises:
+        UserError: if the agent has no latent or its guide no density, or if an environment has no transitions.
+    """
+    agents = list(agent) if isinstance(agent, Sequence) else [agent]
+    first = agents[0]
+    refuse_without_posterior(first)
+    kept = evenly_spread(transitions.environment, first.environments, pointwise)
+    shown = transitions.select(kept)
+    generator = torch.Generator().manual_seed(seed)
+    tell = on_rows or (lambda rows: None)
+    chains = [_chain(one, transitions, kept, draws, predictive_draws, generator, tell) for one in agents]
+    e, log_p, log_q, log_likelihood, predicted = (np.stack(part) for part in zip(*chains, strict=True))
+    with drawing_from(generator):
+        prior = first.model.prior().sample((draws,)).numpy()[None]
+
+    labels = np.array(environment_labels(contexts, first.environments))
+    latents = {"environment": labels, "latent": np.arange(first.latent_dim)}
+    rows = {"transition": kept.numpy()}
+    targets = first.task.targets(shown.state, shown.next_state).numpy()
+    constant: dict[str, Any] = {
+        "transition_environment": ("transition", labels[shown.environment.numpy()]),
+        "step": ("transition", shown.step.numpy()),
+        "state": (("transition", "state_dim"), shown.state.numpy()),
+        "action": (("transition", "action_dim"), shown.action.numpy()),
+    }
+    if contexts is not None:
+        values = np.array(list(contexts))
+        constant["context"] = (("environment", "parameter")[: values.ndim], values)
+    by_environment, by_latent = (*SAMPLE, "environment"), (*SAMPLE, "environment", "latent")
+    groups = {
+        "posterior": _dataset({"e": (by_latent, e)}, latents),
+        "prior": _dataset({"e": (by_latent, prior)}, latents),
+        "sample_stats": _dataset(
+            {"log_p": (by_environment, log_p), "log_q": (by_environment, log_q)}, {"environment": labels}
+        ),
+        "log_likelihood": _dataset({"delta": ((*SAMPLE, "transition"), log_likelihood)}, rows),
+        "posterior_predictive": _dataset({"delta": ((*SAMPLE, "transition", "target"), predicted)}, rows),
+        "observed_data": Dataset({"delta": (("transition", "target"), targets)}, rows),
+        "constant_data": Dataset(constant, {"environment": labels, **rows}),
+    }
+    tree = DataTree.from_dict(groups)
+    tree.attrs = {
+        "inference_library": "pyro_dynamics",
+        "inference_library_version": __version__,
+        "guide": type(first.guide).__name__,
+        "log_p": "log N(e; 0, I) + sum over all transitions of the mean over members of log p(s' | s, a, e), in nats",
+        "transitions": len(transitions),
+        **(attrs or {}),
+    }
+    return tree
+
+
+def of_environment(tree: DataTree, environment: str) -> DataTree:
+    """The part of a tree that is about one environment: what ``arviz_stats.loo_approximate_posterior`` needs.
+
+    Each environment has a posterior of its own, given its own transitions, so that weights of all environments
+    together would say nothing of any.
+
+    Args:
+        tree: from :func:`to_datatree`.
+        environment: its label.
+    """
+    rows = tree["constant_data"]["transition_environment"].to_numpy() == environment
+
+    def part(group: Dataset) -> Dataset:
+        if "environment" in group.dims:
+            group = group.sel(environment=environment, drop=True)
+        return group.isel(transition=rows) if "transition" in group.dims else group
+
+    return DataTree.from_dict({name: part(group.to_dataset()) for name, group in tree.children.items()})
+
+
+def refuse_without_posterior(agent: Any) -> None:
+    """Refuse, in words, an agent whose latents have no posterior.
+
+    Raises:
+        UserError: if it has no latent, or its guide no density.
+    """
+    if not agent.latent_dim:
+        raise UserError("this agent has no latent, and so no posterior: only its predictions can be judged")
+    if agent.guide.told:
+        raise UserError("this agent is told the true context, and has no posterior: only its predictions can be judged")
+    if not agent.guide.has_density:
+        raise UserError(f"{type(agent.guide).__name__} has no density: there is no posterior to judge")
+
+
+def environment_labels(contexts: Sequence[Any] | None, environments: int) -> list[str]:
+    """A name for each environment: its context, numbered where two are alike; its number where none is known."""
+    if contexts is None:
+        return [str(k) for k in range(environments)]
+    names = [label(context) for context in contexts]
+    return [f"{name} ({k})" if names.count(name) > 1 else name for k, name in enumerate(names)]
+
+
+def evenly_spread(environment: Tensor, environments: int, count: int) -> Tensor:
+    """Indices of up to ``count`` rows of each environment, from first to last, in the order of the rows.
+
+    Raises:
+        UserError: if an environment has no row.
+    """
+    parts = []
+    for k in range(environments):
+        rows = (environment == k).nonzero().squeeze(1)
+        if not len(rows):
+            raise UserError(f"there are no transitions of environment {k}: its posterior cannot be judged")
+        parts.append(rows[torch.linspace(0, len(rows) - 1, min(count, len(rows))).long()])
+    return torch.cat(parts).sort().values
+
+
+@torch.no_grad()
+def draw_log_likelihood(agent: Any, data: Transitions, latents: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """The mean over members of log p(s' | s, a, e_k) of every transition under every draw, a few rows at a time.
+
+    Args:
+        agent: has ``log_likelihood`` and ``model.likelihood.members``.
+        data: N transitions.
+        latents: draws of every environment's latent, ``[S, K, d]``.
+
+    Yields:
+        Indices of rows ``[B]``, and their log-likelihoods ``[S, B]`` in nats.
+    """
+    size = max(1, ROWS_AT_ONCE // (len(latents) * agent.model.likelihood.members))
+    for rows in torch.arange(len(data)).split(size):
+        part = data.select(rows)
+        value = agent.log_likelihood(part.state, part.action, part.next_state, latents[:, part.environment])
+        yield rows, value.mean(1)
+
+
+@torch.no_grad()
+def _chain(
+    agent: Any,
+    data: Transitions,
+    kept: Tensor,
+    draws: int,
+    predictive_draws: int,
+    generator: torch.Generator,
+    on_rows: Callable[[int], object],
+) -> tuple[np.ndarray, ...]:
+    """Draws ``[S, K, d]``, log_p and log_q ``[S, K]``, log_likelihood ``[S, n]`` and predictions ``[P, n, T]``."""
+    with drawing_from(generator):
+        posterior = agent.posterior()
+        latents = posterior.sample((draws,))
+    # The sums go over thousands of transitions: rounding must stay far below a nat.
+    log_p = agent.model.prior().log_prob(latents).double()
+    pointwise = []  # of the kept rows alone: all of them would not fit into the memory of a long run
+    for rows, value in draw_log_likelihood(agent, data, latents):
+        log_p.index_add_(1, data.environment[rows], value.double())
+        pointwise.append(value[:, torch.isin(rows, kept)])
+        on_rows(len(rows))
+    predicted = sample_targets(agent, data.select(kept), latents[:predictive_draws], generator)
+    log_q = posterior.log_prob(latents).double()
+    return tuple(part.numpy() for part in (latents, log_p, log_q, torch.cat(pointwise, 1), predicted))
+
+
+def sample_targets(agent: Any, data: Transitions, latents: Tensor, generator: torch.Generator) -> Tensor:
+    """Draws of what the network predicts, ``[S, n, T]``: a member at random for each draw ``[S, K, d]`` and row."""
+    out = []
+    with drawing_from(generator):
+        for latent in latents:  # one draw at a time: this is never large
+            location, scale = agent.predict(data.state, data.action, latent[None, data.environment])
+            members = torch.randint(location.shape[1], (len(data),))
+            rows = torch.arange(len(data))
+            out.append(Normal(location[0, members, rows], scale[0, members, rows]).sample())
+    return torch.stack(out)
+
+
+def _dataset(variables: Mapping[str, Any], coords: Mapping[str, Any]) -> Dataset:
+    """A dataset whose chains and draws are numbered."""
+    (chains, draws) = next(iter(variables.values()))[1].shape[:2]
+    return Dataset(variables, {"chain": np.arange(chains), "draw": np.arange(draws), **coords})

@@ -1,0 +1,1 @@
+"""How well are one step and many predicted?"""

@@ -1,0 +1,116 @@
+"""Predictions over several steps beside what really happened: the model rolled along the actions that were taken."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.seeding import drawing_from
+from pyro_dynamics.transitions import Transitions
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """W windows of H steps, each foretold by P particles from its first state and its actions alone.
+
+    Attributes:
+        draws: foretold states, ``[P, W, H, S]``.
+        happened: the states that came, ``[W, H, S]``.
+        start: the states that the windows begin in, ``[W, S]``.
+        environment: of each window, ``[W]``.
+        step: within its episode, at which each window begins, ``[W]``.
+    """
+
+    draws: Tensor
+    happened: Tensor
+    start: Tensor
+    environment: Tensor
+    step: Tensor
+
+
+def windows(data: Transitions, horizon: int, limit: int) -> Tensor:
+    """Rows ``[W, H]`` of whole, disjoint windows of episodes, up to ``limit`` of each environment, evenly spread."""
+    found: dict[int, list[Tensor]] = {}
+    for rows in data.episodes():
+        whole = rows[: len(rows) // horizon * horizon].reshape(-1, horizon)
+        found.setdefault(int(data.environment[rows[0]]), []).extend(whole)
+    kept = []
+    for k in sorted(found):
+        these = found[k]
+        kept += [these[i] for i in torch.linspace(0, len(these) - 1, min(limit, len(these))).long().tolist()]
+    return torch.stack(kept) if kept else torch.empty(0, horizon, dtype=torch.long)
+
+
+@torch.no_grad()
+def forecast(
+    agent: Any, data: Transitions, horizon: int, particles: int, generator: torch.Generator, limit: int = 30
+) -> Forecast:
+    """Roll particles along recorded actions; each keeps its member and its draw of e over the horizon (TS-inf).
+
+    Args:
+        agent: has ``posterior()``, ``task`` and ``model.likelihood``.
+        data: transitions of its environments.
+        horizon: H.
+        particles: P, rounded up to a multiple of the members.
+        generator: source of draws and noise.
+        limit: windows of each environment.
+    """
+    rows = windows(data, horizon, limit)
+    likelihood, task = agent.model.likelihood, agent.task
+    members = likelihood.members
+    each = -(-particles // members)
+    environment = data.environment[rows[:, 0]]
+    with drawing_from(generator):
+        latent = agent.posterior().sample((members, each))[:, :, environment].flatten(1, 2)
+    state = data.state[rows[:, 0]].expand(members, each, -1, -1).flatten(1, 2)
+    path = []
+    for t in range(horizon):
+        action = data.action[rows[:, t]].expand(members, each, -1, -1).flatten(1, 2)
+        location, scale = likelihood(task.inputs(state, action), latent)
+        noise = torch.empty_like(location).normal_(generator=generator)
+        state = task.next_state(state, location + scale * noise)
+        path.append(state.unflatten(1, (each, -1)).flatten(0, 1))
+    return Forecast(
+        torch.stack(path, 2), data.next_state[rows], data.state[rows[:, 0]], environment, data.step[rows[:, 0]]
+    )
+
+
+@torch.no_grad()
+def traversal(agent: Any, data: Transitions, horizon: int) -> tuple[dict[int, np.ndarray], int]:
+    """What each environment's mean latent makes of the same actions: one start, every latent, no noise.
+
+    The start and the actions are those of the first whole window of the data. Each member rolls by itself along its
+    locations; a path is the mean over members.
+
+    Args:
+        agent: has ``posterior()``, ``task`` and ``model.likelihood``.
+        data: transitions of its K environments.
+        horizon: H.
+
+    Returns:
+        For each environment the path ``[H]`` of the state dimension in which the paths differ most, measured by the
+        standard deviation of that dimension in the data; and the index of that dimension.
+
+    Raises:
+        UserError: if no episode has that many steps.
+    """
+    rows = windows(data, horizon, 1)
+    if not len(rows):
+        raise UserError(f"no episode has {horizon} steps: there is no window to roll latents along")
+    likelihood, task = agent.model.likelihood, agent.task
+    latent = agent.posterior().mean.expand(likelihood.members, -1, -1)
+    state = data.state[rows[0, 0]].expand(*latent.shape[:2], -1)
+    path = []
+    for action in data.action[rows[0]]:
+        location, _ = likelihood(task.inputs(state, action.expand(*latent.shape[:2], -1)), latent)
+        state = task.next_state(state, location)
+        path.append(state.mean(0))
+    paths = torch.stack(path, 1)  # [K, H, S]
+    scale = data.state.std(0, correction=0)
+    difference = (paths.amax(0) - paths.amin(0)).mean(0)
+    # A dimension that never changes in the data has no scale to measure by: it is not chosen.
+    dimension = int(torch.where(scale < 1e-12, 0, difference / scale).argmax())
+    return {k: own.numpy() for k, own in enumerate(paths[:, :, dimension])}, dimension

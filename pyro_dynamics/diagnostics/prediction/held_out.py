@@ -1,0 +1,124 @@
+"""How well a trained run foretells episodes that it was not trained on: one step ahead, and many."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyro_dynamics.agent import Agent
+from pyro_dynamics.agent_group import Team
+from pyro_dynamics.diagnostics.latents.collapse import collapse_gap
+from pyro_dynamics.diagnostics.posterior.datatree import sample_targets
+from pyro_dynamics.diagnostics.prediction.forecast import Forecast, forecast
+from pyro_dynamics.diagnostics.prediction.predictive import coverage
+from pyro_dynamics.diagnostics.prediction.scores import crps, energy_score, rank_pit
+from pyro_dynamics.seeding import derive_generator, drawing_from
+from pyro_dynamics.transitions import Transitions
+
+DRAWS = 100
+"""Draws behind CRPS and energy score, which are unbiased in their number."""
+
+
+@dataclass(frozen=True)
+class PredictionQuality:
+    """How well held-out episodes of one environment were foretold.
+
+    Attributes:
+        transitions: how many.
+        log_likelihood: log p(s' | s, a) of the mixture over draws and members, mean in nats.
+        coverage: share of targets inside their 90 % one-step intervals.
+        crps: continuous ranked probability score of each target, in its unit.
+        energy: energy score of all targets, each divided by its standard deviation in the held-out data.
+        coverage_by_horizon: share of the states inside 90 % intervals, h steps ahead, h = 1 ... H.
+        crps_by_horizon: mean CRPS over state dimensions, each divided by its standard deviation.
+        gap: log-likelihood under the right latent less that under the others', in nats for each transition; None
+            where there is no other or no latent. Not above 0: the network does not listen to the latent.
+    """
+
+    transitions: int
+    log_likelihood: float
+    coverage: float
+    crps: list[float]
+    energy: float
+    coverage_by_horizon: list[float]
+    crps_by_horizon: list[float]
+    gap: float | None
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions of the held-out episodes of K environments.
+
+    Attributes:
+        quality: of each environment, in order.
+        pit: CDF of the one-step prediction at what happened, for each environment, ``[n_k, T]``.
+        horizon: steps H of the many-step predictions.
+        forecasts: those, one for each agent of the team.
+    """
+
+    quality: list[PredictionQuality]
+    pit: list[np.ndarray]
+    horizon: int
+    forecasts: list[Forecast]
+
+
+def predict_held_out(team: Team, data: Transitions, horizon: int, particles: int, seed: int) -> HeldOut:
+    """Foretell episodes from the beliefs as they are now.
+
+    Args:
+        team: agents that share out the K environments of ``data``.
+        data: episodes that were not trained on.
+        horizon: steps H of the many-step predictions; cut to the shortest episode.
+        particles: of each many-step prediction.
+        seed: names the random streams.
+    """
+    horizon = min([horizon, *map(len, data.episodes())])
+    by_environment: dict[int, tuple[PredictionQuality, np.ndarray]] = {}
+    forecasts = []
+    for index, (agent, share) in enumerate(zip(team.agents, team.shares, strict=True)):
+        generator = derive_generator(seed, "diagnose", "held out", index)
+        own = data.of(share)
+        many = forecast(agent, own, horizon, particles, generator)
+        forecasts.append(many)
+        right, wrong = collapse_gap(agent, own)
+        gaps = [None] * len(share) if wrong is None else (right - wrong).tolist()
+        for k, gap in enumerate(gaps):
+            by_environment[share[k]] = _of_environment(agent, own, k, many, gap, generator)
+    found = [by_environment[k] for k in sorted(by_environment)]
+    return HeldOut([quality for quality, _ in found], [pit for _, pit in found], horizon, forecasts)
+
+
+@torch.no_grad()
+def _of_environment(
+    agent: Agent, data: Transitions, k: int, many: Forecast, gap: float | None, generator: torch.Generator
+) -> tuple[PredictionQuality, np.ndarray]:
+    """Quality, and the one-step PIT ``[n, T]``, of environment k of an agent."""
+    own = data.select(data.environment == k)
+    happened = (own.state, own.action, own.next_state, own.environment, generator)
+    log_likelihood = agent.log_predictive(*happened)
+    pit = agent.predictive_pit(*happened)
+    with drawing_from(generator):
+        latents = agent.posterior().sample((DRAWS,))
+    draws, targets = sample_targets(agent, own, latents, generator), agent.task.targets(own.state, own.next_state)
+    scale = unit_scale(targets)
+    later, came = many.draws[:, many.environment == k], many.happened[many.environment == k]  # [P, w, H, S], [w, H, S]
+    by_horizon = coverage(rank_pit(later, came)).mean(0)
+    score = (crps(later, came) / unit_scale(own.state)).mean(dim=(0, 2))
+    quality = PredictionQuality(
+        transitions=len(own),
+        log_likelihood=float(log_likelihood.mean()),
+        coverage=float(coverage(pit).mean()),
+        crps=crps(draws, targets).mean(0).tolist(),
+        energy=float(energy_score(draws / scale, targets / scale).mean()),
+        coverage_by_horizon=by_horizon.tolist(),
+        crps_by_horizon=score.tolist(),
+        gap=gap,
+    )
+    return quality, pit.numpy()
+
+
+def unit_scale(values: Tensor) -> Tensor:
+    """Standard deviation of each column of ``[n, T]``; 1 for a column that never changes."""
+    scale = values.std(0, correction=0)
+    return torch.where(scale < 1e-12, torch.ones_like(scale), scale)

@@ -1,0 +1,1 @@
+"""Can the belief along a stream of steps be trusted?"""

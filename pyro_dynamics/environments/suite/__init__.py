@@ -1,0 +1,1 @@
+"""The environments with hidden parameters that are part of this project."""

@@ -1,0 +1,39 @@
+"""HalfCheetah with one disabled actuator, or none."""
+
+from typing import Any
+
+from pyro_dynamics.environments.suite.halfcheetah import HiddenHalfCheetahEnv
+from pyro_dynamics.errors import UserError
+
+ACTUATORS = ("back-thigh", "back-shin", "back-foot", "front-thigh", "front-shin", "front-foot")
+"""The actuators in the simulator's order."""
+
+
+class HalfCheetahCrippledEnv(HiddenHalfCheetahEnv):
+    """HalfCheetah whose actuator ``disabled`` gives no torque; ``"none"`` is the healthy body.
+
+    The control cost still counts the action that was asked of the dead actuator.
+    """
+
+    parameter = "disabled"
+
+    def __init__(self, disabled: str = "none", **kwargs: Any) -> None:
+        super().__init__(disabled, **kwargs)
+
+    @classmethod
+    def parse_context(cls, value: Any) -> str:
+        if value not in ("none", *ACTUATORS):
+            raise UserError(f"disabled must be one of none, {', '.join(ACTUATORS)}, not {value!r}")
+        return str(value)
+
+    def _write_context(self, context: str) -> None:
+        if not hasattr(self, "_nominal_gear"):  # scaled from a copy of the nominal values, so that changes never add up
+            self._nominal_gear = self.model.actuator_gear.copy()
+        self.model.actuator_gear[:] = self._nominal_gear
+        if context != "none":
+            self.model.actuator_gear[ACTUATORS.index(context)] = 0.0
+
+    @property
+    def context(self) -> str:
+        dead = [name for name, gear in zip(ACTUATORS, self.model.actuator_gear, strict=True) if not gear.any()]
+        return "+".join(dead) or "none"

@@ -1,0 +1,1 @@
+"""Files: run folders, checkpoints, writes that are whole or not at all, locks, schemas."""

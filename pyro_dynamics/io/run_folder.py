@@ -1,0 +1,157 @@
+"""The folder of a run: configuration, metrics, transitions and checkpoints."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyro_dynamics.data_files import read_json, read_text
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.checkpoint_files import drop_state, load_state, require_finite, save_state
+from pyro_dynamics.io.files import make_folder, write_json, write_json_lines, write_whole
+from pyro_dynamics.io.lock import LOCK
+from pyro_dynamics.io.schema import parse_rows, require_metrics
+from pyro_dynamics.io.untrusted_folders import require_inside, require_own_family, stamped, unstamped
+from pyro_dynamics.transitions import Transitions
+
+
+def is_content(path: Path) -> bool:
+    """Whether this is more than what is left of a run that was killed before it had a configuration."""
+    return not path.is_dir() and path.name not in (LOCK, "config.json.part")
+
+
+class RunFolder:
+    """``config.json``, ``metrics.jsonl``, ``transitions/round-000.npz`` ... and ``checkpoints/round-000.pt`` ...
+
+    A round counts once its checkpoint, which is written last, is there; what a killed run left of a later round is
+    ignored and written again. A checkpoint of more than 15 MiB has further files, ``round-000.pt.1`` and so on.
+
+    Args:
+        path: the folder.
+        config: what ``config.json`` holds.
+    """
+
+    def __init__(self, path: Path, config: dict[str, Any]) -> None:
+        self.path, self.config = path, config
+
+    @staticmethod
+    def require_free(path: Path) -> None:
+        """Refuse a place that holds something already.
+
+        Raises:
+            UserError: if it does.
+        """
+        if path.exists() and (not path.is_dir() or any(map(is_content, path.rglob("*")))):
+            raise UserError(
+                f"{path} exists already: choose another --out, or go on with a training by train --resume {path}"
+            )
+
+    @classmethod
+    def create(cls, path: Path, config: dict[str, Any]) -> "RunFolder":
+        """A new run; the folder may hold a lock already (:func:`~pyro_dynamics.io.lock.lock_folder`).
+
+        Raises:
+            UserError: if something is there already, or the folder cannot be made.
+        """
+        cls.require_free(path)
+        for part in ("transitions", "checkpoints"):
+            make_folder(path / part)
+        write_json(path / "config.json", stamped(config))
+        return cls(path, config)
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """A run that was there before.
+
+        Raises:
+            UserError: if the folder does not hold one, if a newer version made it, if a link in it leads out of it, or
+                if it names a family whose code came with it.
+        """
+        try:
+            config = read_json(path / "config.json")
+        except OSError:
+            raise UserError(
+                f"{path} is not a run folder: it has no readable config.json; make one with train"
+            ) from None
+        except ValueError as fault:
+            raise UserError(f"{path / 'config.json'} is not JSON: {fault}") from None
+        if not isinstance(config, dict):
+            raise UserError(f"{path / 'config.json'} does not hold a configuration")
+        config = unstamped(config, path / "config.json")
+        require_inside(path)
+        require_own_family(config.get("family"), path)
+        return cls(path, config)
+
+    @property
+    def last_round(self) -> int | None:
+        """The newest whole round, or None before the first."""
+        return max(self._rounds(), default=None)
+
+    def _rounds(self) -> list[int]:
+        """Rounds with a checkpoint."""
+        names = [file.stem.removeprefix("round-") for file in self.path.glob("checkpoints/round-*.pt")]
+        numbers = [int(name) for name in names if name.isdecimal()]
+        return sorted(m for m in numbers if self._checkpoint(m).is_file())
+
+    def save_config(self, config: dict[str, Any]) -> None:
+        """Replace the configuration (a resumed run may have more rounds)."""
+        self.config = config
+        write_json(self.path / "config.json", stamped(config))
+
+    def save_round(
+        self, m: int, data: Transitions, rows: Sequence[dict[str, Any]], state: dict[str, Any], keep: Sequence[int]
+    ) -> None:
+        """Write round m, its checkpoint last; older checkpoints are dropped unless in ``keep``."""
+        write_whole(self._transitions(m), lambda file: np.savez(file, allow_pickle=False, **data.arrays()))
+        earlier = [row for row in self.metrics() if row["round"] < m]
+        write_json_lines(self.path / "metrics.jsonl", [*earlier, *rows])
+        save_state(self._checkpoint(m), state)
+        for old in range(m):
+            if old not in keep:
+                drop_state(self._checkpoint(old))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The rows of ``metrics.jsonl``.
+
+        Raises:
+            UserError: if it holds anything else.
+        """
+        file = self.path / "metrics.jsonl"
+        if not file.exists():
+            return []
+        try:
+            rows = parse_rows(read_text(file))
+            require_metrics(rows)
+        except (OSError, ValueError) as fault:
+            raise UserError(f"{file} does not hold metrics: {fault}") from None
+        last = self.last_round
+        return [row for row in rows if row["round"] <= (last if last is not None else -1)]
+
+    def transitions(self) -> list[Transitions]:
+        """The transitions of each whole round."""
+        last = self.last_round
+        return [] if last is None else [Transitions.load(self._transitions(m)) for m in range(last + 1)]
+
+    def checkpoint(self, m: int | None = None) -> dict[str, Any]:
+        """The state saved with round m, the newest by default.
+
+        Raises:
+            UserError: if there is none, or the file is not a checkpoint or holds numbers that are not finite, or a part
+                of it is missing or of another.
+        """
+        m = self.last_round if m is None else m
+        if m is None:
+            raise UserError(f"{self.path} holds no checkpoint yet: go on with it by train --resume {self.path}")
+        file = self._checkpoint(m)
+        if not file.exists():
+            raise UserError(f"{self.path} has no checkpoint of round {m}: it has {self._rounds()}")
+        state = load_state(file)
+        require_finite(file, state)
+        return state
+
+    def _transitions(self, m: int) -> Path:
+        return self.path / "transitions" / f"round-{m:03d}.npz"
+
+    def _checkpoint(self, m: int) -> Path:
+        return self.path / "checkpoints" / f"round-{m:03d}.pt"

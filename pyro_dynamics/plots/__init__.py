@@ -1,0 +1,1 @@
+"""Figures out of what diagnostics and rollouts return."""

@@ -1,0 +1,172 @@
+"""The belief as it stands at one step, drawn over and over for a video."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse
+
+from pyro_dynamics.diagnostics.latents.probe import ContextProbe
+from pyro_dynamics.environments.context_text import columns
+from pyro_dynamics.plots.figures import STYLE
+
+DPI = 100
+BELIEF, TRUTH = "black", "tab:red"
+
+
+class BeliefPanel:
+    """Where q(e) lies among the trained environments' posteriors, and what it says of the hidden parameter.
+
+    Above are latents: an ellipse of two standard deviations for the belief and for each trained environment, and the
+    way that the belief's mean went; of more than two dimensions the two along which the trained means differ most. One
+    dimension is drawn by step. Below, where contexts are numbers, the belief is read by the linear probe, in a panel
+    for each hidden parameter. The artists are made once and moved from frame to frame.
+
+    Args:
+        width: in pixels.
+        height: in pixels.
+        steps: of the episode.
+        axes: name and unit of each hidden parameter.
+        labels: names of the trained environments.
+        means: their latent means ``[K, d]``.
+        scales: their standard deviations ``[K, d]``.
+        probe: from latents to contexts, where contexts are numbers.
+        contexts: those numbers, or a number for each of P parameters.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        height: int,
+        steps: int,
+        axes: Sequence[str],
+        labels: Sequence[str],
+        means: np.ndarray,
+        scales: np.ndarray,
+        probe: ContextProbe | None,
+        contexts: Sequence[Any],
+    ) -> None:
+        self.probe, self.dimensions = probe, means.shape[1]
+        self.plane = _plane(means)
+        self.path: list[np.ndarray] = []
+        self.decoded: list[np.ndarray] = []
+        with matplotlib.rc_context({**STYLE, "font.size": 9}):
+            figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, layout="constrained")
+            self.canvas = FigureCanvasAgg(figure)
+            self.words = figure.suptitle(" \n ", x=0.02, ha="left", fontsize=10)
+            heights = [2.0] * (self.dimensions > 0) + [1.0] * (0 if probe is None else len(axes))
+            panels = (
+                list(figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]) if heights else []
+            )
+            if self.dimensions:
+                self._make_latents(panels.pop(0), steps, labels, means, scales)
+            self.curves: list[_Decoded] = []
+            if probe is not None:
+                chosen = zip(panels, axes, columns(contexts).T, strict=True)
+                self.curves = [_Decoded(panel, steps, axis, column) for panel, axis, column in chosen]
+            self.canvas.draw()
+            figure.set_layout_engine("none")  # laid out once: the text changes, the panels do not
+
+    def draw(self, words: str, draws: np.ndarray, truth: Any) -> np.ndarray:
+        """The picture ``[height, width, 3]`` after one more step.
+
+        Args:
+            words: above the panels.
+            draws: of the belief, ``[S, d]``.
+            truth: the true context, drawn where the probe reads the belief; None where it is not known.
+        """
+        self.words.set_text(words)
+        if self.dimensions:
+            self._move_latents(draws)
+        if self.probe is not None:
+            read = columns(self.probe.predict(draws))
+            self.decoded.append(np.stack([read.mean(0), read.std(0), columns([truth], read.shape[1])[0]]))
+            for curve, series in zip(self.curves, np.array(self.decoded).T, strict=True):  # [P, 3, T]
+                curve.move(*series)
+        self.canvas.draw()
+        return np.asarray(self.canvas.buffer_rgba())[..., :3].copy()
+
+    def _make_latents(
+        self, panel: Any, steps: int, labels: Sequence[str], means: np.ndarray, scales: np.ndarray
+    ) -> None:
+        colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(labels)))
+        flat = means @ self.plane
+        low, high = flat.min(0), flat.max(0)
+        reach = 0.6 * np.maximum(high - low, 0.05)
+        if self.dimensions == 1:
+            for colour, label, mean in zip(colours, labels, means[:, 0], strict=True):
+                panel.axhline(mean, color=colour, ls=":", label=label)
+            self.band_0 = panel.fill_between([0, 1], [0, 0], [0, 0], color=BELIEF, alpha=0.2, lw=0)
+            (self.trace,) = panel.plot([], [], color=BELIEF)
+            panel.set(xlim=(0, max(steps - 1, 1)), ylim=(low[0] - reach[0], high[0] + reach[0]), ylabel="latent")
+            panel.legend(fontsize=8, loc="upper right")
+            self.spreads: list[float] = []
+            return
+        for colour, label, mean, scale in zip(colours, labels, flat, scales, strict=True):
+            covariance = self.plane.T @ np.diag(scale**2) @ self.plane
+            panel.add_patch(_shaped(Ellipse((0, 0), 1, 1, color=colour, alpha=0.5), mean, covariance))
+            panel.plot(*mean, ".", color=colour)
+            panel.annotate(label, mean, (4, 4), textcoords="offset points", color=colour, fontweight="bold")
+        self.ellipse = panel.add_patch(Ellipse((0, 0), 1, 1, fill=False, color=BELIEF, lw=1.8))
+        (self.trace,) = panel.plot([], [], color=BELIEF, lw=0.8, alpha=0.6)
+        (self.now,) = panel.plot([], [], "o", color=BELIEF, ms=4)
+        names = ("latent 0", "latent 1") if self.dimensions == 2 else ("first component", "second component")
+        panel.set(
+            xlim=(low[0] - reach[0], high[0] + reach[0]), ylim=(low[1] - reach[1], high[1] + reach[1]),
+            xlabel=names[0], ylabel=names[1],
+        )  # fmt: skip
+
+    def _move_latents(self, draws: np.ndarray) -> None:
+        flat = draws @ self.plane
+        self.path.append(flat.mean(0))
+        path = np.array(self.path)
+        if self.dimensions == 1:
+            self.spreads.append(float(flat.std()))
+            time, spread = np.arange(len(path)), np.array(self.spreads)
+            self.trace.set_data(time, path[:, 0])
+            self.band_0.set_data(time, path[:, 0] - 2 * spread, path[:, 0] + 2 * spread)
+            return
+        _shaped(self.ellipse, path[-1], np.cov(flat.T))
+        self.trace.set_data(*path.T)
+        self.now.set_data(*path[-1:].T)
+
+
+class _Decoded:
+    """One hidden parameter as the belief tells it, and the truth, by step."""
+
+    def __init__(self, panel: Any, steps: int, axis: str, contexts: np.ndarray) -> None:
+        for context in np.unique(contexts):
+            panel.axhline(context, color="grey", ls=":", lw=0.8)
+        self.band = panel.fill_between([0, 1], [0, 0], [0, 0], color=BELIEF, alpha=0.2, lw=0)
+        (self.middle,) = panel.plot([], [], color=BELIEF, label="belief")
+        (self.truth,) = panel.plot([], [], color=TRUTH, lw=1.5, label="truth")
+        low, high = contexts.min(), contexts.max()
+        reach = 0.4 * ((high - low) or 1.0)
+        panel.set(xlim=(0, max(steps - 1, 1)), ylim=(low - reach, high + reach), xlabel="step", ylabel=axis)
+        panel.legend(fontsize=8, loc="upper right", ncols=2)
+
+    def move(self, middle: np.ndarray, spread: np.ndarray, truth: np.ndarray) -> None:
+        """Draw the series ``[T]`` up to now."""
+        time = np.arange(len(middle))
+        self.middle.set_data(time, middle)
+        self.band.set_data(time, middle - 2 * spread, middle + 2 * spread)
+        self.truth.set_data(time, truth)
+
+
+def _plane(means: np.ndarray) -> np.ndarray:
+    """The directions that are drawn, ``[d, min(d, 2)]``: of many, the first two principal ones of the trained means."""
+    d = means.shape[1]
+    if d <= 2:
+        return np.eye(d)
+    return np.linalg.svd(means - means.mean(0), full_matrices=True)[2][:2].T
+
+
+def _shaped(ellipse: Ellipse, mean: np.ndarray, covariance: np.ndarray) -> Ellipse:
+    """The ellipse of two standard deviations."""
+    values, vectors = np.linalg.eigh(covariance)
+    width, height = 4 * np.sqrt(np.maximum(values, 0))
+    ellipse.set(center=mean, width=width, height=height, angle=np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0])))
+    return ellipse

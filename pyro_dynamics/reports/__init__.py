@@ -1,0 +1,1 @@
+"""Documents out of figures and verdicts."""

@@ -1,0 +1,43 @@
+"""The report of ``pyro-dynamics diagnose`` on an adaptation: when the belief went wrong, and how."""
+
+import numpy as np
+
+from pyro_dynamics.diagnostics.stream.stream_diagnosis import StreamDiagnosis
+from pyro_dynamics.environments import Family
+from pyro_dynamics.io.stream_folder import Adaptation
+from pyro_dynamics.plots.stream_figure import draw_stream
+from pyro_dynamics.reports.diagnosis_report import number
+from pyro_dynamics.reports.report import Picture, Report, Section, Table
+
+
+def stream_report(
+    adaptation: Adaptation, diagnosis: StreamDiagnosis, family: Family, trained_means: np.ndarray
+) -> Report:
+    """The report of an adaptation, with the trained latent means ``[K, d]`` of its run."""
+    words = [f"{diagnosis.verdict}: {diagnosis.why}"]
+    told = "the last 20 steps" if diagnosis.windowed else "all steps since the true parameter last changed"
+    if diagnosis.steps:
+        words.append(
+            f"K-hat compares draws of the belief with the posterior that {told} give an agent which is told of the "
+            f"change. Below {diagnosis.threshold:.2f} the belief covers it."
+        )
+    troubles = [[f"{one.first} to {one.last}", one.kind, one.words] for one in diagnosis.trouble]
+    picture = draw_stream(diagnosis, adaptation.contexts, adaptation.latent, family.axes, trained_means, family.train)
+    sections = [
+        Section(
+            "Verdict",
+            words,
+            [Table(["steps", "what", "in words"], troubles)] if troubles else [],
+            [Picture("stream", picture, "The belief, k-hat and coverage by step; stretches of trouble are shaded.")],
+        )
+    ]
+    if diagnosis.steps:
+        rows = [
+            [str(step), str(since), number(k_hat), " ".join(f"{part:+.2f}" for part in shift)]
+            for step, since, k_hat, shift in zip(
+                diagnosis.steps, diagnosis.since, diagnosis.k_hat, diagnosis.shift, strict=True
+            )
+        ]
+        head = ["step", "told since", "k-hat", "pull on the mean (sd)"]
+        sections.append(Section("Checkpoints", (), [Table(head, rows)]))
+    return Report(f"{family.name}: a belief along {diagnosis.length} steps", sections)

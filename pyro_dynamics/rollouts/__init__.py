@@ -1,0 +1,1 @@
+"""How agents and environments run: rollouts, training (Algorithm 1), adaptation, evaluation, tracking."""

@@ -1,0 +1,114 @@
+"""The inner loop of Algorithm 1: robots in lockstep act, and beliefs follow."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+from torch import Tensor
+
+from pyro_dynamics.environments import Context
+from pyro_dynamics.environments.checked_env import guards
+from pyro_dynamics.errors import EnvironmentFault
+
+Policy = Callable[[Tensor], Tensor]
+"""Actions ``[B, A]`` for states ``[B, S]``."""
+OnFault = Callable[[int, EnvironmentFault], object]
+"""Told of a robot's number and of what its environment did wrong."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of B robots in lockstep.
+
+    Attributes:
+        index: the step within the episode.
+        state: ``[B, S]``.
+        action: ``[B, A]``, as the policy gave it.
+        next_state: ``[B, S]``.
+        reward: ``[B]``.
+        alive: ``[B]``, false for robots whose episode ended before this step, or that broke in it; their other entries
+            mean nothing.
+        terminated: ``[B]``, whether the episode ended with this step for a reason other than its length.
+        context: the true hidden parameter of each robot; None where it is not known, as in logged data.
+    """
+
+    index: int
+    state: Tensor
+    action: Tensor
+    next_state: Tensor
+    reward: Tensor
+    alive: Tensor
+    terminated: Tensor
+    context: Sequence[Context | None]
+
+
+def interact(
+    robots: VectorEnv, policy: Policy, seeds: Sequence[int], on_fault: OnFault | None = None
+) -> Iterator[Step]:
+    """Run one episode of every robot, until the last one ends.
+
+    A robot whose episode ended early is reset so that the others can go on, and is marked as not alive from then on. So
+    is one whose environment breaks, from that step on, if somebody is told of it; no step is given in which all broke.
+
+    Args:
+        robots: environments with autoreset off and a true ``context`` in their ``info``.
+        policy: called with the states before each step.
+        seeds: for the reset of each robot.
+        on_fault: told of each robot that breaks, and of its fault.
+
+    Raises:
+        EnvironmentFault: of the first environment that breaks, where nobody is told.
+    """
+    for guard in guards(robots):
+        guard.tolerant = on_fault is not None
+    observation, info = robots.reset(seed=list(seeds))  # type: ignore[arg-type]  # one for each robot
+    state = torch.as_tensor(observation, dtype=torch.float32)
+    alive = torch.ones(robots.num_envs, dtype=torch.bool) & ~_broken(info, robots.num_envs, on_fault)
+    index = 0
+    while alive.any():
+        action = policy(state)
+        observation, reward, terminated, truncated, info = robots.step(as_actions(action, robots))
+        next_state = torch.as_tensor(observation, dtype=torch.float32)
+        reward = torch.as_tensor(reward, dtype=torch.float32)
+        if "fault" in info:
+            alive = alive & ~_broken(info, robots.num_envs, on_fault)
+            if not alive.any():
+                return
+        yield Step(index, state, action, next_state, reward, alive, torch.from_numpy(terminated), info["context"])
+        ended = terminated | truncated
+        alive = alive & ~torch.from_numpy(ended)
+        if ended.any() and alive.any():
+            observation, _ = robots.reset(options={"reset_mask": ended})  # its faults are those of nobody's episode
+            next_state = torch.as_tensor(observation, dtype=torch.float32)
+        state = next_state
+        index += 1
+
+
+def _broken(info: dict[str, Any], robots: int, on_fault: OnFault | None) -> Tensor:
+    """Which robots broke in this step, ``[B]``; tells of each."""
+    broken = torch.zeros(robots, dtype=torch.bool)
+    for robot, fault in enumerate(info.get("fault", ())):
+        if fault is not None:
+            broken[robot] = True
+            if on_fault is not None:
+                on_fault(robot, fault)
+    return broken
+
+
+def as_actions(action: Tensor, robots: VectorEnv) -> np.ndarray:
+    """Actions ``[B, A]`` of the type that the robots take, and not past their bounds by a rounding error."""
+    space: Any = robots.single_action_space
+    return np.clip(action.numpy().astype(space.dtype, copy=False), space.low, space.high)
+
+
+def uniform_policy(low: np.ndarray, high: np.ndarray, robots: int, generator: torch.Generator) -> Policy:
+    """Random actions for the first episodes (line 1 of Algorithm 1)."""
+    low_, high_ = (torch.as_tensor(bound, dtype=torch.float32) for bound in (low, high))
+
+    def policy(state: Tensor) -> Tensor:
+        return low_ + torch.rand(robots, len(low_), generator=generator) * (high_ - low_)
+
+    return policy

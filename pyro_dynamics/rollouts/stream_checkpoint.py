@@ -1,0 +1,173 @@
+"""What an adaptation has made so far, on the disk: whatever stops it, it loses a second of its steps, and goes on."""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pyro_dynamics.data_files import is_count, read_arrays, read_text
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.checkpoint_files import load_state, save_state
+from pyro_dynamics.io.files import make_folder, write_json_lines, write_whole
+from pyro_dynamics.io.schema import parse_rows, require_steps
+from pyro_dynamics.io.untrusted_folders import require_inside
+from pyro_dynamics.rollouts.adaptation import AdaptationStep
+from pyro_dynamics.rollouts.stream_state import Begun, Memory
+
+ROWS = 1000
+"""Steps in a part; what a stream holds in memory does not grow beyond them."""
+SECONDS = 1.0
+"""Between two savings."""
+STATE = "state.pt"
+"""Written last: how many steps there are, of which settings, and the memory after them."""
+
+
+class Journal:
+    """Keeps the steps of one robot in parts of a thousand, with the memory from which they go on.
+
+    Args:
+        path: a folder of its own, which is made, and removed by :meth:`remove`.
+        settings: all that decides the steps, as JSON knows it.
+
+    Raises:
+        UserError: if the folder holds steps of other settings, or is damaged.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        self.path, self.settings = path, json.loads(json.dumps(settings))
+        self.steps, self._memory = 0, None
+        self._rows: list[dict[str, Any]] = []
+        self._arrays: list[dict[str, Any]] = []
+        self._saved = time.monotonic()
+        if (path / STATE).is_file():
+            self._open()
+
+    def _open(self) -> None:
+        require_inside(self.path)
+        state = load_state(self.path / STATE)
+        try:
+            steps, settings, memory = state["steps"], json.loads(state["settings"]), state["memory"]
+            honest = is_count(steps) and isinstance(settings, dict) and isinstance(memory, dict)
+        except (KeyError, TypeError, ValueError):
+            honest = False
+        if not honest:
+            raise self._damaged(f"{STATE} holds something else")
+        other = sorted(name for name in settings | self.settings if settings.get(name) != self.settings.get(name))
+        if other:
+            raise UserError(
+                f"{self.path} is what is left of an adaptation with another {', '.join(other)}: finish that one with "
+                f"its own flags, or choose another --out, or remove {self.path}"
+            )
+        self.steps, self._memory = steps, memory
+        first = steps - steps % ROWS
+        if steps > first:
+            self._rows = self._part_rows(first)
+            arrays = self._part_arrays(first)
+            self._arrays = [{name: value[row] for name, value in arrays.items()} for row in range(steps - first)]
+
+    def begun(self) -> Begun | None:
+        """What was made before; None if nothing was."""
+        if self._memory is None:
+            return None
+        arrays = self.arrays("state", "action")
+        if any(array.ndim != 2 or array.dtype != np.float32 for array in arrays.values()):
+            raise self._damaged("its states or actions are something else")
+        state, action = (torch.from_numpy(arrays[name])[:, None] for name in ("state", "action"))
+        return Begun(state, action, self._memory)
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.remove()
+        self.steps, self._memory, self._rows, self._arrays = 0, None, [], []
+
+    def add(self, row: dict[str, Any], step: AdaptationStep, memory: Memory) -> None:
+        """Take a step of the one robot, and write when it is time to.
+
+        Raises:
+            UserError: if it cannot be written.
+        """
+        tensors = {name: getattr(step, name)[0] for name in ("state", "action", "next_state", "reward")}
+        tensors |= {"latent": step.draws[:, 0], "log_q": step.log_q[:, 0]}
+        self._rows.append(row)
+        self._arrays.append({**{name: value.numpy() for name, value in tensors.items()}, "seconds": step.seconds})
+        self.steps += 1
+        if time.monotonic() - self._saved > SECONDS or self.steps % ROWS == 0:
+            self.save(memory)
+
+    def save(self, memory: Memory) -> None:
+        """Write the last part and the memory.
+
+        Raises:
+            UserError: if they cannot be written.
+        """
+        if not self._rows:  # a whole part was written with its last step
+            return
+        make_folder(self.path)
+        rows, arrays_file = self._files(self.steps - len(self._rows))
+        arrays = {name: np.stack([one[name] for one in self._arrays]) for name in self._arrays[0]}
+        write_json_lines(rows, self._rows)
+        write_whole(arrays_file, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        state = {"steps": self.steps, "settings": json.dumps(self.settings), "memory": memory.state_dict()}
+        save_state(self.path / STATE, state)
+        self._saved = time.monotonic()
+        if self.steps % ROWS == 0:
+            self._rows, self._arrays = [], []
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All steps, as lines of ``steps.jsonl``; contexts of several parameters are tuples again."""
+        rows = [row for first in range(0, self.steps, ROWS) for row in self._part_rows(first)]
+        for row in rows:
+            row["context"] = tuple(row["context"]) if isinstance(row["context"], list) else row["context"]
+        return rows
+
+    def arrays(self, *names: str) -> dict[str, np.ndarray]:
+        """All steps' values by their names: state, action, next_state, reward, latent, log_q, seconds; ``[T, ...]``."""
+        parts = [self._part_arrays(first, names) for first in range(0, self.steps, ROWS)]
+        return {name: np.concatenate([part[name] for part in parts]) for name in names}
+
+    def remove(self) -> None:
+        """The results are written: forget how they were made."""
+        (self.path / STATE).unlink(missing_ok=True)  # first: without it nothing goes on
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _files(self, first: int) -> tuple[Path, Path]:
+        """Of the part that begins with a step."""
+        return self.path / f"steps-{first:08d}.jsonl", self.path / f"steps-{first:08d}.npz"
+
+    def _part_rows(self, first: int) -> list[dict[str, Any]]:
+        file, count = self._files(first)[0], min(ROWS, self.steps - first)
+        try:
+            rows = parse_rows(read_text(file))[:count]  # a part may have more steps than the state that was to follow
+            require_steps(rows)
+            if not all(isinstance(row.get("pit"), list) and _is_whole(row, len(rows[0]["pit"])) for row in rows):
+                raise ValueError(f"a step in {file.name} lacks something")
+        except (OSError, ValueError) as fault:
+            raise self._damaged(str(fault)) from None
+        if len(rows) < count:
+            raise self._damaged(f"{file.name} has {len(rows)} steps of {count}")
+        return rows
+
+    def _part_arrays(self, first: int, names: tuple[str, ...] | None = None) -> dict[str, np.ndarray]:
+        file, count = self._files(first)[1], min(ROWS, self.steps - first)
+        try:
+            arrays = read_arrays(file, names)
+        except (OSError, ValueError) as fault:
+            raise self._damaged(str(fault)) from None
+        if any(value.ndim == 0 or len(value) < count for value in arrays.values()):
+            raise self._damaged(f"{file.name} has fewer steps than {count}")
+        return {name: value[:count] for name, value in arrays.items()}
+
+    def _damaged(self, why: str) -> UserError:
+        return UserError(f"{self.path} cannot be gone on with ({why}): remove it to begin anew")
+
+
+def _is_whole(row: Mapping[str, Any], targets: int) -> bool:
+    """Whether a step has all that a summary needs."""
+    numbers = [row.get("reward"), row.get("log_likelihood"), *row["pit"]]
+    # Floats, but perhaps NaN: those of a network that has gone wrong.
+    return len(row["pit"]) == targets and all(isinstance(number, float) for number in numbers)

@@ -1,0 +1,95 @@
+"""All that changes along a stream beside the robots: from it the stream goes on as if it had never been left."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyro_dynamics.agent_group import Team
+from pyro_dynamics.diagnostics.prediction.intervals import AdaptiveIntervals
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.seeding import derive_generator
+
+
+class Memory:
+    """Beliefs, last plans, the widths of the intervals, and where the random streams stand.
+
+    Args:
+        team: agents over K environments.
+        seed: names the random streams.
+        episode: names them further.
+        acting: whether the agents plan, or follow a log.
+    """
+
+    def __init__(self, team: Team, seed: int, episode: int = 0, acting: bool = True) -> None:
+        self.team = team
+        key = ("adapt", episode, "actions") if acting else ("replay",)
+        self.draws = derive_generator(seed, *key)
+        # Streams of their own: measuring must not change what the robots do.
+        self.measuring = derive_generator(seed, "adapt", episode, "calibration")
+        self.telling = derive_generator(seed, "adapt", episode, "belief")
+        environments = sum(agent.environments for agent in team.agents)
+        self.intervals = AdaptiveIntervals(environments, team.agents[0].task.target_dim)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies, as tensors and numbers."""
+        return {
+            "team": self.team.memory(),
+            "streams": [stream.get_state() for stream in (self.draws, self.measuring, self.telling)],
+            "intervals": {"log_factor": self.intervals.log_factor.clone(), "steps": self.intervals.steps},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state_dict` gave, of a team that was made in the same way."""
+        self.team.remember(state["team"])
+        for stream, kept in zip((self.draws, self.measuring, self.telling), state["streams"], strict=True):
+            stream.set_state(kept)
+        self.intervals.log_factor = state["intervals"]["log_factor"].clone()
+        self.intervals.steps = state["intervals"]["steps"]
+
+    def go_on(self, begun: "Begun | None") -> None:
+        """Be as after the steps that were made before, if there are any.
+
+        Raises:
+            UserError: if what was kept is of other agents.
+        """
+        if begun is None:
+            return
+        try:
+            self.load_state_dict(begun.memory)
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as fault:
+            reason = (str(fault).strip() or type(fault).__name__).splitlines()[-1].strip()
+            raise UserError(f"the memory that was kept of the first steps is of other agents: {reason}") from None
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The first n steps of a stream in K environments, and the memory after them.
+
+    Attributes:
+        state: before each step, ``[n, K, S]``.
+        action: ``[n, K, A]``.
+        memory: what :meth:`Memory.state_dict` gave after the last of them.
+    """
+
+    state: Tensor
+    action: Tensor
+    memory: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    def again(self, index: int, state: Tensor) -> Tensor:
+        """The action ``[K, A]`` of a step that is made once more, in the same state ``[K, S]``.
+
+        Raises:
+            UserError: if it is another state.
+        """
+        if not torch.equal(state, self.state[index]):
+            raise UserError(
+                f"step {index} does not begin in the state that it began in before: the simulator or the data does not "
+                "repeat itself, and what was begun cannot go on; choose another --out to begin anew"
+            )
+        return self.action[index]

@@ -1,0 +1,139 @@
+"""Algorithm 1: rounds of training and of one episode in every environment."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from gymnasium.vector import VectorEnv
+
+from pyro_dynamics.agent_group import Team
+from pyro_dynamics.diagnostics.latents.collapse import collapse_gap
+from pyro_dynamics.environments import Context
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.rollouts.fault_log import Faults
+from pyro_dynamics.rollouts.rollout import Policy, Step, interact, uniform_policy
+from pyro_dynamics.seeding import derive_generator, derive_seed
+from pyro_dynamics.transitions import Transitions
+
+Row = dict[str, Any]
+"""One line of ``metrics.jsonl``: a round in one environment."""
+
+
+def learn(
+    team: Team,
+    robots: VectorEnv,
+    contexts: Sequence[Context],
+    data: list[Transitions],
+    rounds: int,
+    seed: int,
+    update_while_training: bool,
+    on_round: Callable[[int, Transitions, list[Row]], None],
+    progress: Any,
+) -> None:
+    """Learning with model predictive control (Algorithm 1).
+
+    Round 0 acts at random; each later round trains on all data so far and then runs an episode with every robot.
+
+    Args:
+        team: the agents.
+        robots: K environments, or a multiple of K: several episodes of each in one round.
+        contexts: the true hidden parameter of each of the K environments.
+        data: the transitions of each round so far; learning goes on after them, and appends to the list.
+        rounds: the last round.
+        seed: names the random streams.
+        update_while_training: update the beliefs after each step of a training episode too, as Algorithm 1 has it.
+        on_round: told of each finished round, its transitions and its metrics.
+        progress: told of what happens, see :class:`~pyro_dynamics.rollouts.progress.Progress`.
+
+    Raises:
+        UserError: if all environments break in one round; it is kept if any of them made a step before.
+    """
+    faults = Faults()
+    environment = torch.arange(robots.num_envs) % len(contexts)
+    for m in range(len(data), rounds + 1):
+        draws = derive_generator(seed, "round", m, "actions")
+        if m > 0:
+            progress.training(m)
+            team.train(Transitions.concatenate(data), derive_generator(seed, "round", m, "training"), progress.epoch)
+        policy = _policy(team, robots, environment, draws, random=m == 0)
+        seeds = [derive_seed(seed, "round", m, "reset", i) for i in range(robots.num_envs)]
+        steps = []
+        faults.begin()
+        for step in interact(robots, policy, seeds, faults):
+            if update_while_training and m > 0:
+                keep = step.alive
+                team.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
+            steps.append(step)
+            progress.step(m, step)
+        if steps:
+            episodes = record(steps, environment)
+            on_round(m, episodes, _metrics(team, episodes, contexts, robots.num_envs, m, faults))
+            data.append(episodes)
+        if len(faults.now) == robots.num_envs:
+            raise UserError(
+                f"every environment broke in round {m}, the first so: {faults.now[0]}; mend that, and go on by "
+                "train --resume, with all steps that were made before"
+            )
+
+
+def _policy(team: Team, robots: VectorEnv, environment: torch.Tensor, draws: torch.Generator, random: bool) -> Policy:
+    if random:
+        space = robots.single_action_space
+        return uniform_policy(space.low, space.high, robots.num_envs, draws)  # type: ignore[attr-defined]
+    team.reset()
+    return lambda state: team.act(state, environment, draws)
+
+
+def record(steps: Sequence[Step], environment: torch.Tensor) -> Transitions:
+    """The transitions of the steps in which each robot was alive."""
+    robots = len(environment)
+    everything = Transitions(
+        torch.cat([step.state for step in steps]),
+        torch.cat([step.action for step in steps]),
+        torch.cat([step.next_state for step in steps]),
+        torch.cat([step.reward for step in steps]),
+        environment.repeat(len(steps)),
+        torch.arange(len(steps)).repeat_interleave(robots),
+    )
+    return everything.select(torch.cat([step.alive for step in steps]))
+
+
+def _metrics(
+    team: Team, episodes: Transitions, contexts: Sequence[Context], robots: int, m: int, faults: Faults
+) -> list[Row]:
+    """One row for each environment: mean return, belief, and how well the model foretold these episodes."""
+    mean, scale = team.beliefs()
+    count = robots // len(contexts)
+    right, wrong = latent_gaps(team, episodes) if m > 0 else ({}, {})
+    return [
+        {
+            "round": m,
+            "environment": k,
+            "context": context,
+            "policy": "mpc" if m else "random",
+            "return": float(episodes.reward[episodes.environment == k].double().sum()) / count,
+            "episodes": count,
+            "steps": int((episodes.environment == k).sum()),
+            "latent_mean": mean[k].tolist() if m else None,
+            "latent_sd": scale[k].tolist() if m else None,
+            "log_likelihood": right.get(k),
+            "log_likelihood_wrong_latent": wrong.get(k),
+            **faults.of(list(range(k, robots, len(contexts)))),
+        }
+        for k, context in enumerate(contexts)
+    ]
+
+
+def latent_gaps(team: Team, episodes: Transitions) -> tuple[dict[int, float], dict[int, float]]:
+    """Log-likelihood by environment under right and under wrong latents; the episodes were not trained on yet."""
+    right: dict[int, float] = {}
+    wrong: dict[int, float] = {}
+    there = set(episodes.environment.tolist())  # all, unless an environment broke before its first step
+    for agent, share in zip(team.agents, team.shares, strict=True):
+        if there.isdisjoint(share):
+            continue
+        own, others = collapse_gap(agent, episodes.of(share))
+        right |= {k: value for k, value in zip(share, own.tolist(), strict=True) if k in there}
+        if others is not None:
+            wrong |= {k: value for k, value in zip(share, others.tolist(), strict=True) if k in there}
+    return right, wrong

@@ -1,0 +1,1 @@
+"""The tasks of the environments that are ready to train on."""

@@ -1,0 +1,290 @@
+"""The configuration of a run, and the presets of each family."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import cattrs
+import tyro
+from cattrs.gen import make_dict_structure_fn
+
+from pyro_dynamics.agent import BeliefFactory
+from pyro_dynamics.control import PLANNERS, CEMConfig, Device, ICEMConfig, MPCConfig, Planner, Precision
+from pyro_dynamics.environments import find_family
+from pyro_dynamics.errors import UserError, require_positive
+from pyro_dynamics.guides import GUIDES, DiagonalConfig, Guide
+from pyro_dynamics.inference import (
+    BELIEFS,
+    UPDATES,
+    ChangepointConfig,
+    ExactConfig,
+    KalmanUpdateConfig,
+    OfflineConfig,
+    SVIUpdateConfig,
+)
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.models import EnsembleConfig
+from pyro_dynamics.runners.common.limits import require_reasonable, require_reasonable_plans
+from pyro_dynamics.seeding import derive_seed
+
+Preset = Literal["quick", "cpu", "realtime", "paper"]
+# The names in GUIDES, BELIEFS, UPDATES and PLANNERS, written out for type checkers; a test holds them together.
+GuideName = Literal["diagonal", "full-rank", "low-rank", "mixture", "flow", "laplace", "point", "amortized", "auto"]
+BeliefName = Literal["exact", "power", "diffusion", "window", "changepoint"]
+UpdateName = Literal["svi", "kalman"]
+PlannerName = Literal["cem", "icem", "mppi"]
+
+
+@dataclass(frozen=True)
+class OnlineConfig:
+    """How the belief about an environment follows its transitions."""
+
+    belief: BeliefName = "exact"
+    """What is remembered; exact is the paper's posterior-as-prior."""
+    belief_config: Annotated[object, tyro.conf.arg(name="belief")] = field(default_factory=ExactConfig)
+    update: UpdateName = "svi"
+    """How the guide is fitted: svi is the paper's gradient steps, kalman needs a Gaussian guide and is much faster."""
+    update_config: Annotated[object, tyro.conf.arg(name="update")] = field(default_factory=SVIUpdateConfig)
+    temperature: float = 1.0
+    """Power of the likelihood online, in (0, 1]; below 1 it makes the belief less sure."""
+
+    def factory(self) -> BeliefFactory:
+        """Makes such a belief out of a model and its guide."""
+        make: Any = UPDATES[self.update]
+        rule = make(self.update_config)
+        return lambda model, guide: BELIEFS[self.belief](model, guide, rule, self.belief_config, self.temperature)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides the numbers of a run.
+
+    The flags' defaults are those of the chosen preset: `quick` shows the method in minutes, `cpu` is for real work on
+    two cores, `realtime` is `cpu` with plans and updates within a robot's clock, `paper` has the paper's and PETS's
+    settings.
+    """
+
+    family: tyro.conf.Positional[str] = "pendulum-gravity"
+    """The family of environments: one that `pyro-dynamics families` lists, or your own as package.module:callable."""
+    preset: Preset = "quick"
+    """Where the other flags' defaults come from."""
+    agent: Literal["latent", "generalist", "specialist", "oracle"] = "latent"
+    """latent: one model, a latent for each environment; generalist: one model, none; specialist: a model each; oracle:
+    one model that is told the true context in the latent's place, then and later, and infers nothing."""
+    guide: GuideName = "diagonal"
+    """Family of the posterior over latents."""
+    seed: int = 0
+    """Names every random stream of the run."""
+    rounds: int = 15
+    """Rounds of training and acting, after round 0, which acts at random."""
+    steps: int = 200
+    """Steps of an episode."""
+    episodes: int = 1
+    """Episodes in every environment and round."""
+    latent_dim: int = 2
+    """Size d of each environment's latent; only the latent agent has one."""
+    update_while_training: bool = False
+    """Update the belief after every step of training episodes too (Algorithm 1), not only when adapting."""
+    keep: tuple[int, ...] = ()
+    """Rounds whose checkpoints are kept, beside the newest."""
+    ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
+    guide_config: Annotated[object, tyro.conf.arg(name="guide")] = field(default_factory=DiagonalConfig)
+    offline: OfflineConfig = field(default_factory=OfflineConfig)
+    online: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
+    controller: MPCConfig = field(default_factory=MPCConfig)
+    planner: PlannerName = "cem"
+    """How actions are searched for: cem is the paper's, icem needs fewer evaluations, mppi weighs all candidates."""
+    planner_config: Annotated[object, tyro.conf.arg(name="planner")] = field(default_factory=CEMConfig)
+    precision: Precision = "auto"
+    """Of the networks in planning: auto takes bfloat16 on a GPU, and where a probe finds it much faster."""
+    device: Device = "cpu"
+    """Where plans, compiled updates and compiled gradients are computed: cuda takes an NVIDIA GPU (experimental: never
+    run on one so far)."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "rounds", "steps", "episodes", "latent_dim")
+
+    def make_planner(self) -> Planner:
+        """A fresh planner, as configured."""
+        return PLANNERS[self.planner](self.planner_config)
+
+
+def to_json(config: RunConfig) -> dict[str, Any]:
+    """The configuration as plain data."""
+    return asdict(config)
+
+
+def from_json(data: dict[str, Any]) -> RunConfig:
+    """The configuration that :func:`to_json` gave.
+
+    Raises:
+        UserError: if the data is something else.
+    """
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter.register_structure_hook_func(lambda cls: cls is object, lambda settings, _: settings)
+    for cls in (OnlineConfig, RunConfig):  # the outer one last: it compiles the inner one in
+        converter.register_structure_hook(cls, _with_settings(converter, cls))
+    try:
+        config = converter.structure(_with_named_planner(data), RunConfig)
+    except Exception as fault:  # cattrs raises a group with one error for each field
+        words = str(fault) if isinstance(fault, UserError) else "; ".join(cattrs.transform_error(fault))
+        raise UserError(
+            f"config.json is not a configuration: {words[:500]}; if another version made the run, use that one, or "
+            "train again"
+        ) from None
+    require_sizes(config)
+    return config
+
+
+def require_sizes(config: RunConfig) -> None:
+    """Refuse settings whose arrays no machine could hold, or no stream; raises :class:`UserError` naming the first."""
+    derive_seed(config.seed)
+    require_reasonable(config)
+    require_reasonable_plans(config.planner_config.candidates, config.controller.particles, config.controller.horizon)  # type: ignore[attr-defined]
+
+
+def _with_named_planner(data: dict[str, Any]) -> dict[str, Any]:
+    """Runs from before there was a choice of planners have the settings of CEM among their controller's."""
+    if "cem" not in data.get("controller", ()):
+        return data
+    controller = dict(data["controller"])
+    return {**data, "planner": "cem", "planner_config": controller.pop("cem"), "controller": controller}
+
+
+CHOICES: dict[str, dict[str, Any]] = {"guide": GUIDES, "belief": BELIEFS, "update": UPDATES, "planner": PLANNERS}
+"""Fields that name something which has settings of its own, in the field NAME_config."""
+
+
+def _with_settings(converter: cattrs.Converter, cls: type) -> Any:
+    """Structures ``cls`` with each NAME_config as the settings class of what is named."""
+    plain: Any = make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)
+
+    def structure(data: dict[str, Any], _: type) -> Any:
+        data = dict(data)
+        for name, options in CHOICES.items():
+            if f"{name}_config" in data:
+                if name not in data:
+                    raise UserError(f"there are settings of a {name}, and not which {name}")
+                settings = options[data[name]].Config
+                data[f"{name}_config"] = converter.structure(data[f"{name}_config"], settings)
+        return plain(data, cls)
+
+    return structure
+
+
+def with_choices(config: Any, arguments: Sequence[str]) -> Any:
+    """``config`` with the guide, belief, update and planner that the arguments name, each with its default settings.
+
+    Done before the flags are read, so that the flags of what was chosen exist and --help tells them. A name that does
+    not exist is left for the flags' own error.
+    """
+    values = flag_values(arguments)
+    for name, options in CHOICES.items():
+        if (
+            hasattr(config, name)
+            and values.get(f"--{name}") in options
+            and values[f"--{name}"] != getattr(config, name)
+        ):
+            chosen = values[f"--{name}"]
+            config = replace(config, **{name: chosen, f"{name}_config": options[chosen].Config()})
+    return config
+
+
+def online_for(guide: str, online: OnlineConfig) -> OnlineConfig:
+    """``online``, or what comes nearest to it that the guide can do."""
+    family: Any = GUIDES[guide]
+    if family.reads_transitions:
+        return OnlineConfig()
+    if online.update == "kalman" and family.match is Guide.match:  # no Gaussian
+        return replace(online, update="svi", update_config=SVIUpdateConfig())
+    return online
+
+
+def online_defaults(arguments: Sequence[str]) -> OnlineConfig:
+    """The beliefs of the run whose folder is among the arguments, changed to the belief and update that they name."""
+    folder = next((Path(word) for word in arguments if (Path(word) / "config.json").is_file()), None)
+    config = RunConfig() if folder is None else from_json(RunFolder.open(folder).config)
+    config = in_real_time(config) if "--realtime" in arguments else config
+    return with_choices(config.online, arguments)
+
+
+def flag_values(arguments: Sequence[str]) -> dict[str, str]:
+    """The words after flags, as --flag VALUE or --flag=VALUE; what is no flag's is harmless."""
+    values = dict(pairwise(arguments))
+    return values | dict(word.split("=", 1) for word in arguments if word.startswith("--") and "=" in word)
+
+
+SMALL = 8
+"""State and action entries of a task up to which the pendulum's network and planner are large enough."""
+
+
+def preset_config(family: str, preset: Preset) -> RunConfig:
+    """The configuration of a family's preset, by the size of its task: that of the cheetah, or that of the pendulum."""
+    task = find_family(family).make_task()
+    config = {"quick": _quick, "cpu": _cpu, "realtime": _realtime, "paper": _paper}[preset](
+        task.state_dim + task.action_dim > SMALL
+    )
+    return replace(config, family=family, preset=preset)
+
+
+QUICK_TO_CHANGE_ITS_MIND = OnlineConfig("changepoint", ChangepointConfig(), "kalman", KalmanUpdateConfig())
+"""Followed changes about as fast as an agent that is told of them, and cost no return without: docs/tracking.md."""
+
+
+def _quick(large: bool) -> RunConfig:
+    """A few minutes on two cores; on a robot of many joints a look at the machinery, not a good gait."""
+    if large:
+        return replace(_cpu(large), rounds=3, steps=100)
+    return RunConfig(
+        rounds=2,
+        steps=200,
+        episodes=3,
+        ensemble=EnsembleConfig(members=3, hidden=(64, 64), weight_decay=(1e-5, 1e-5, 1e-5)),
+        offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=1000, decay=True),
+        online=QUICK_TO_CHANGE_ITS_MIND,
+        controller=MPCConfig(horizon=25, particles=3),
+        planner_config=CEMConfig(candidates=100, elites=10, iterations=4),
+    )
+
+
+def _cpu(large: bool) -> RunConfig:
+    """Real learning on two cores: short episodes and a small planner."""
+    if not large:
+        return replace(_quick(large), rounds=8)
+    return RunConfig(
+        rounds=12,
+        steps=200,
+        ensemble=EnsembleConfig(hidden=(128, 128, 128), weight_decay=(2.5e-5, 5e-5, 7.5e-5, 1e-4)),
+        offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=2000, decay=True),
+        online=QUICK_TO_CHANGE_ITS_MIND,
+        controller=MPCConfig(horizon=15, particles=5),
+        planner_config=CEMConfig(candidates=100, elites=10, iterations=3),
+    )
+
+
+def in_real_time(config: RunConfig) -> RunConfig:
+    """The same with a planner and an update that keep up with a robot's clock of 50 ms: docs/speed.md."""
+    return replace(
+        config,
+        online=OnlineConfig("exact", ExactConfig(), "svi", SVIUpdateConfig(samples=4, compiled=True)),
+        controller=replace(config.controller, particles=config.ensemble.members, common_noise=True),
+        planner="icem",
+        planner_config=ICEMConfig(candidates=56, elites=10, beta=0.0, carry=0.5),
+    )
+
+
+def _realtime(large: bool) -> RunConfig:
+    """The cpu preset within the robot's own clock."""
+    return in_real_time(_cpu(large))
+
+
+def _paper(large: bool) -> RunConfig:
+    """The paper's and PETS's settings: 80 rounds, full episodes, 500 candidates x 20 particles x 30 steps x 5."""
+    return RunConfig(
+        rounds=80,
+        steps=1000 if large else 200,
+        update_while_training=True,
+        keep=(15, 40, 80),
+    )

@@ -1,0 +1,205 @@
+"""From a configuration to the objects of a run: the one place that names concrete models and guides."""
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Space
+
+from pyro_dynamics.agent import Agent, paper_belief
+from pyro_dynamics.agent_group import Team
+from pyro_dynamics.control import Device, Precision, describe_precision, planning_dtype
+from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
+from pyro_dynamics.environments import Context, Family, find_family
+from pyro_dynamics.environments.context_text import columns
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.guides import GUIDES, Guide, KnownGuide
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.models import Ensemble, HierarchicalModel
+from pyro_dynamics.models.fused import can_fuse
+from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, from_json, in_real_time
+from pyro_dynamics.runners.common.limits import require_reasonable
+from pyro_dynamics.seeding import derive_generator, drawing_from
+from pyro_dynamics.tasks import Task
+
+
+def build_team(config: RunConfig, family: Family, actions: Space) -> Team:
+    """Fresh agents for the family's training contexts, whose actions lie in a box."""
+    count = len(family.train)
+    shares = [[k] for k in range(count)] if config.agent == "specialist" else [list(range(count))]
+    with drawing_from(derive_generator(config.seed, "initial weights")):
+        team = Team([build_agent(config, family, actions, len(share)) for share in shares], shares)
+    team.tell(family.train)
+    return team
+
+
+def build_agent(config: RunConfig, family: Family, actions: Space, environments: int) -> Agent:
+    """One fresh agent over a number of environments, with its weights drawn from torch's global generator."""
+    task = family.make_task()
+    latent_dim = latent_size(config, family)
+    ensemble = Ensemble(task.input_dim, latent_dim, task.target_dim, config.ensemble)
+    ensemble.planning_dtype = planning_dtype(config.precision, config.device)
+    ensemble.accelerator = accelerator(config.device)
+    model = HierarchicalModel(ensemble, environments, latent_dim)
+    guide = build_guide(config, family, task, environments)
+    bounds = (torch.from_numpy(actions.low).float(), torch.from_numpy(actions.high).float())  # type: ignore[attr-defined]
+    belief = paper_belief if guide.told else config.online.factory()  # an oracle has no belief to remember
+    return Agent(model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner)
+
+
+def latent_size(config: RunConfig, family: Family) -> int:
+    """The size d of what the network is given of each environment: a latent, nothing, or its context."""
+    return {"latent": config.latent_dim, "oracle": family.encode(family.train).shape[1]}.get(config.agent, 0)
+
+
+def build_guide(config: RunConfig, family: Family, task: Task, environments: int) -> Guide:
+    """A fresh guide over a number of environments; an oracle's has to be told their contexts."""
+    latent_dim = latent_size(config, family)
+    if config.agent == "oracle":
+        return KnownGuide(environments, latent_dim, family.encode)
+    make_guide: Any = GUIDES[config.guide]
+    extra = {"transition_dim": task.input_dim + task.target_dim} if make_guide.reads_transitions else {}
+    return make_guide(environments, latent_dim, config.guide_config, **extra)
+
+
+def load_run(
+    path: Path,
+    checkpoint: int | None = None,
+    online: OnlineConfig | None = None,
+    realtime: bool = False,
+    device: Device | None = None,
+) -> tuple[RunFolder, RunConfig, Family, Team]:
+    """A trained run with its agents as they were at a checkpoint, the newest by default, and with its own beliefs.
+
+    Args:
+        path: the run's folder.
+        checkpoint: the round.
+        online: other beliefs than those of the run.
+        realtime: with the planner of the preset `realtime` in place of its own.
+        device: where to compute; by default where the run was made, or on the processor if there is no GPU here.
+
+    Raises:
+        UserError: if the folder does not hold a run, or its checkpoint does not fit its configuration.
+    """
+    folder = RunFolder.open(path)
+    config = from_json(folder.config)
+    online = online or config.online
+    require_reasonable(online)
+    own_device: Device = config.device if torch.cuda.is_available() else "cpu"
+    config = replace(in_real_time(config) if realtime else config, online=online, device=device or own_device)
+    family = family_of(folder, config)
+    if checkpoint is not None and checkpoint < 1:
+        raise UserError(
+            f"--checkpoint must be at least 1, not {checkpoint}: round 0 acts at random, and trains nothing"
+        )
+    state = folder.checkpoint(checkpoint)
+    team = build_team(config, family, action_space(family, config.steps))
+    team.load_state_dict(state)
+    return folder, config, family, team
+
+
+def family_of(folder: RunFolder, config: RunConfig) -> Family:
+    """The registered family of a run, or what stands for it where the run was fitted to logged data."""
+    data = DataDescription.load(folder.path)
+    return find_family(config.family) if data is None else LoggedFamily.of(data)
+
+
+def action_space(family: Family, steps: int) -> Space:
+    """The bounds of the actions: the simulator's, or those of the log."""
+    if isinstance(family, LoggedFamily):
+        return family.actions if family.simulator is None else action_space(family.simulator, steps)
+    robots = family.make_vector(family.train[:1], steps)
+    robots.close()
+    return robots.single_action_space
+
+
+def team_for(team: Team, family: Family, contexts: Sequence[Context | None]) -> Team:
+    """The trained models with fresh beliefs about environments of the given contexts, which an oracle is told.
+
+    Specialists share the contexts out: each goes to the one trained on the nearest context, or on the first (the
+    healthy body) where contexts have no order.
+    """
+    if len(team.agents) == 1:
+        met = Team([team.agents[0].for_environments(len(contexts))], [range(len(contexts))])
+    else:
+        own = [team.agents[nearest(family, context)].for_environments(1) for context in contexts]
+        met = Team(own, [[k] for k in range(len(contexts))])
+    met.tell(contexts)
+    return met
+
+
+def accelerator(device: Device) -> torch.device | None:
+    """The GPU, or None for the processor; raises UserError where a GPU is asked for and not there."""
+    if device == "cpu":
+        return None
+    if not torch.cuda.is_available():
+        raise UserError(
+            "torch finds no CUDA device here (torch.cuda.is_available() is False): choose --device cpu, or install a "
+            "build of torch for CUDA and its driver"
+        )
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def describe_planning(precision: Precision, device: Device = "cpu") -> str:
+    """One line for people: in which precision the networks plan, why, and whether in one pass or layer by layer."""
+    if device == "cuda":
+        return f"{describe_precision(precision, device)}; on {torch.cuda.get_device_name()}"
+    fused = can_fuse(planning_dtype(precision))
+    return f"{describe_precision(precision)}; {'all layers in one pass' if fused else 'layer by layer'}"
+
+
+MOST_THREADS = 1024
+"""More than any machine is fast with."""
+
+
+def nearest(family: Family, context: Context | None) -> int:
+    """Index of the training context nearest to ``context``; of the first where they have no order.
+
+    Several parameters are measured in the ranges that were trained on.
+
+    Raises:
+        UserError: if the context is not known.
+    """
+    if context is None:
+        raise UserError("which specialist shall foretell an environment that is not known? Tell it by --context")
+    if not family.numeric:
+        return family.train.index(context) if context in family.train else 0
+    trained = columns(family.train)
+    ranges = np.ptp(trained, axis=0)
+    distances = np.abs(trained - columns([context])) / np.where(ranges > 0, ranges, 1.0)
+    return int(np.linalg.norm(distances, axis=1).argmin())
+
+
+def set_threads(threads: int) -> None:
+    """Use this many processor threads, let numbers below 1e-38 be 0, and keep memory that was used once.
+
+    Weight decay drives unused weights down into those (subnormal) numbers, with which a processor is many times
+    slower: after 12 rounds on the slopes a plan took 1050 ms with them and 205 ms without.
+
+    Raises:
+        UserError: if the number is not positive.
+    """
+    if threads < 1:
+        raise UserError(f"--threads must be at least 1, not {threads}")
+    if threads > MOST_THREADS:  # torch would give up in the middle of something, when it starts them
+        raise UserError(f"--threads must be at most {MOST_THREADS}, not {threads}: as many as there are cores at best")
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    keep_memory()
+
+
+def keep_memory() -> None:
+    """Let glibc keep freed memory for the next tensors: taken from the system anew it costs a tenth of a gradient step.
+
+    Elsewhere than on glibc nothing happens.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
+        mallopt(trim_threshold, 1 << 30)
+        mallopt(mmap_threshold, 1 << 25)  # the highest that it takes

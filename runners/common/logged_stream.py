@@ -1,0 +1,77 @@
+"""The steps that ``adapt --replay`` follows: of one environment of logged data."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyro_dynamics.datasets.logged_data import LoggedData, group_logs
+from pyro_dynamics.environments import Context, Family
+from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.untrusted_folders import file_name
+from pyro_dynamics.runners.common.data_sources import read_log
+from pyro_dynamics.tasks import Task
+from pyro_dynamics.transitions import Transitions
+
+
+@dataclass(frozen=True)
+class LoggedStream:
+    """T steps in one environment, in the order in which they happened; several episodes are one stream.
+
+    Attributes:
+        transitions: T of them, of environment 0, numbered from step 0.
+        context: the true hidden parameter as the data tells it; None where it does not.
+        rewarded: whether there were rewards.
+        name: of data and environment, for a folder's name.
+    """
+
+    transitions: Transitions
+    context: Context | None
+    rewarded: bool
+    name: str
+
+
+def read_stream(source: str, where: str | None, group: str | None, folder: RunFolder, family: Family) -> LoggedStream:
+    """One environment of logged data.
+
+    Args:
+        source: file or data set.
+        where: which environment, if there are several.
+        group: column that tells them apart; that of the run by default, where the data has it.
+        folder: of the run.
+        family: its family.
+
+    Raises:
+        UserError: if the data cannot be read or does not fit the run, or the environment is not told.
+    """
+    data = _grouped(source, group, folder, family)
+    if where is None and len(data.labels) > 1:
+        raise UserError(f"{source} has several environments ({', '.join(map(label, data.labels))}): give --where")
+    data = data.of(label(data.labels[0]) if where is None else where)
+    task: Task = family.make_task()
+    data.transitions.require_of(1, task.state_dim, task.action_dim, source)
+    name = file_name(f"{Path(source).stem}-{label(data.labels[0])}")
+    return LoggedStream(data.transitions, _known(family, data), data.rewarded, name)
+
+
+def _grouped(source: str, group: str | None, folder: RunFolder, family: Family) -> LoggedData:
+    """The data by environment; data without a column to group by is one environment."""
+    log = read_log(source)
+    if Path(source).resolve().parent == folder.path.resolve() / "transitions":  # numbered as the run numbers them
+        data = group_logs([log], None)
+        labels = tuple(family.train[int(str(number))] for number in data.labels)
+        return replace(data, labels=labels, column=",".join(family.parameters))
+    if group is None and set(family.parameters) <= set(log.columns):
+        group = ",".join(family.parameters)
+    return group_logs([log], group, one_alone=True)
+
+
+def _known(family: Family, data: LoggedData) -> Context | None:
+    """The label of the one environment as a context; None if it tells nothing of the family's hidden parameter."""
+    told = data.labels[0]
+    if family.numeric and (data.column != ",".join(family.parameters) or isinstance(told, str)):
+        return None
+    try:
+        return family.parse_context(told)
+    except UserError:
+        return None

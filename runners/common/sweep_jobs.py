@@ -1,0 +1,108 @@
+"""The jobs of a sweep: their configurations, what a worker does, and their lines of the table."""
+
+import socket
+import traceback
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyro_dynamics.environments import find_family
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.runners import train
+from pyro_dynamics.runners.common.configuration import RunConfig
+from pyro_dynamics.runners.common.factory import set_threads
+from pyro_dynamics.runners.compare import mean_returns
+from pyro_dynamics.sweeps.sweep_folder import SweepFolder
+
+DEFAULT_GUIDE = RunConfig().guide
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a sweep."""
+
+    name: str
+    """FAMILY/AGENT-SEED or FAMILY/AGENT-GUIDE-SEED"""
+    config: RunConfig
+    step_limit: float | None = None
+    """Seconds that a step of an environment may take; no part of the configuration, which decides what is the same."""
+
+    def row(self, folder: SweepFolder, state: str) -> dict[str, Any]:
+        """Its line of the table; its numbers are None before its first whole round."""
+        path, config = folder.run(self.name), self.config
+        run = RunFolder.open(path) if (path / "config.json").is_file() else None
+        last = None if run is None else run.last_round
+        return {
+            "family": config.family,
+            "agent": config.agent,
+            "guide": self.guide,
+            "seed": config.seed,
+            "state": state,
+            "rounds": last,
+            "mean_return": None if run is None or last is None else mean_returns(run)[-1],
+            "tries": len(folder.tries(self.name)),
+            "folder": self.name,
+        }
+
+    def tell_round(self, m: int) -> None:
+        """In the log."""
+        print(f"round {m} of {self.config.rounds} is safe")
+
+    @property
+    def guide(self) -> str | None:
+        """Its guide, where the agent has one."""
+        return self.config.guide if self.config.agent == "latent" else None
+
+
+def make_job(wanted: dict[str, Any], flags: train.TrainFlags, step_limit: float | None = None) -> Job:
+    """The job of these flags.
+
+    Raises:
+        UserError: if a flag after ``--`` is not for jobs.
+    """
+    config = flags.run
+    for name, value in wanted.items():
+        if getattr(config, name) != value:
+            raise UserError(f"the {name} is the sweep's to choose: name it before the --")
+    if replace(flags, run=config) != train.TrainFlags(config):
+        raise UserError(
+            "--out, --resume, --tensorboard and --threads of train are not for the jobs of a sweep, and --step-limit "
+            "stands before the --"
+        )
+    guide = "" if config.guide == DEFAULT_GUIDE else f"-{config.guide}"
+    return Job(f"{find_family(config.family).name}/{config.agent}{guide}-{config.seed}", config, step_limit)
+
+
+def is_finished(job: Job, folder: SweepFolder) -> bool:
+    """Whether a job's run is whole.
+
+    Raises:
+        UserError: if its place holds a run with other settings.
+    """
+    run = train.part_there(job.config, folder.run(job.name))
+    return run is not None and train.is_whole(run, job.config)
+
+
+def work(folder: SweepFolder, job: Job) -> str:
+    """Do a job, or the rest of it, on a worker; gives the traceback where it fails, and "" where it does not.
+
+    Raises:
+        UserError: if the worker does not see the folder.
+    """
+    if not folder.is_seen():
+        raise UserError(
+            f"{socket.gethostname()} does not see {folder.path} as it is here: on a cluster --out must lie on a file "
+            "system that all its machines share, at the same path"
+        )
+    set_threads(1)
+    path = folder.run(job.name)
+    run = train.part_there(job.config, path)
+    folder.note_try(job.name, None if run is None else run.last_round)
+    with folder.log(job.name) as log, redirect_stdout(log), redirect_stderr(log):
+        try:
+            train.train_or_go_on(job.config, path, job.tell_round, job.step_limit)
+        except Exception:
+            traceback.print_exc()
+            return traceback.format_exc()
+    return ""

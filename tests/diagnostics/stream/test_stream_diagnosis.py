@@ -1,0 +1,328 @@
+"""The diagnosis of an adaptation: on a stream whose exact belief is known, and on what the command stores."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from pyro_dynamics.agent import Agent
+from pyro_dynamics.control import MPCConfig
+from pyro_dynamics.diagnostics.stream.stream_diagnosis import (
+    StreamDiagnosis,
+    checkpoints,
+    diagnose_stream,
+    make_probe,
+    told_since,
+)
+from pyro_dynamics.diagnostics.stream.troubles import stretches
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.guides import FullRankGuide
+from pyro_dynamics.inference import BELIEFS, KalmanUpdate, KalmanUpdateConfig, OfflineConfig
+from pyro_dynamics.io.stream_folder import load_adaptation
+from pyro_dynamics.models import HierarchicalModel, LinearGaussian
+from pyro_dynamics.plots.stream_figure import draw_stream
+from pyro_dynamics.runners.main import main
+from pyro_dynamics.seeding import drawing_from
+from pyro_dynamics.tasks import Task
+from pyro_dynamics.transitions import Transitions
+
+TEMPERATURE, STEPS, DRAWS = 0.5, 120, 400
+LATENTS = {-1.0: torch.tensor([1.0, -1.0]), 1.0: torch.tensor([-1.0, 1.5])}
+TINY = [
+    *("--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "20"),
+    *("--ensemble.hidden", "16", "--ensemble.weight-decay", "1e-5", "1e-5", "--offline.epochs", "2"),
+    *("--controller.horizon", "4", "--planner.candidates", "12", "--planner.elites", "4"),
+]
+
+
+class Linear(Task):
+    """A state of three numbers, an action of one, and no reward."""
+
+    state_dim, action_dim, feature_dim, target_dim = 3, 1, 3, 3
+
+    def reward(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
+        return torch.zeros(state.shape[:-1])
+
+
+def linear_agent(belief: str) -> Agent:
+    likelihood = LinearGaussian(4, 2, 3, 2.0, 2, torch.Generator().manual_seed(5))
+    rule = KalmanUpdate(KalmanUpdateConfig(iterations=1))
+    return Agent(
+        HierarchicalModel(likelihood, 1, 2),
+        FullRankGuide(1, 2).for_environments(1),
+        Linear(),
+        (torch.tensor([-1.0]), torch.tensor([1.0])),
+        OfflineConfig(),
+        MPCConfig(particles=2),
+        lambda model, guide: BELIEFS[belief](model, guide, rule, None, TEMPERATURE),
+    )
+
+
+def stream(contexts: list[float], belief: str = "exact") -> tuple[Agent, Transitions, np.ndarray, np.ndarray]:
+    """An agent, what happened at each step, and draws of its belief after it with their log density."""
+    agent, generator = linear_agent(belief), torch.Generator().manual_seed(0)
+    happened, latent, log_q = [], [], []
+    for step, context in enumerate(contexts):
+        state, action = torch.randn(1, 3, generator=generator), torch.randn(1, 1, generator=generator)
+        location, scale = agent.model.likelihood(torch.cat([state, action], 1), LATENTS[context][None])
+        next_state = state + location + scale * torch.randn(1, 3, generator=generator)
+        zero = torch.zeros(1, dtype=torch.long)
+        happened.append(Transitions(state, action, next_state, torch.zeros(1), zero, zero + step))
+        agent.observe(state, action, next_state, zero, generator)
+        posterior = agent.posterior()
+        with drawing_from(generator):
+            draws = posterior.sample((DRAWS,))
+        latent.append(draws[:, 0])
+        log_q.append(posterior.log_prob(draws)[:, 0])
+    return agent, Transitions.concatenate(happened), torch.stack(latent).numpy(), torch.stack(log_q).numpy()
+
+
+def diagnosed(contexts: list[float], belief: str = "exact", **options: Any) -> StreamDiagnosis:
+    return diagnose_stream(*stream(contexts, belief), contexts, TEMPERATURE, **options)
+
+
+def test_an_exact_belief_about_what_stays_is_believed() -> None:
+    found = diagnosed([1.0] * STEPS, coverage=np.full(STEPS, 0.9))
+    assert (found.steps[:10], found.steps[-1]) == (list(range(9, 100, 10)), STEPS - 1)
+    assert found.since == [0] * len(found.steps)
+    assert max(found.k_hat) < 0.3 < found.threshold == pytest.approx(1 - 1 / math.log10(DRAWS))
+    assert np.abs(found.shift).max() < 0.2
+    assert (found.verdict, found.trouble) == ("believe", [])
+    assert "0.62" in found.why
+    assert "90%" in found.why
+
+
+def test_a_belief_that_is_only_wide_is_not_condemned_and_one_that_is_off_too_is() -> None:
+    agent, happened, latent, log_q = stream([1.0] * STEPS)
+    mean = latent.mean(1, keepdims=True)
+    deviation = latent.std(1, keepdims=True)
+    wide, log_q = mean + 8 * (latent - mean), log_q - 2 * math.log(8)
+    found = diagnose_stream(agent, happened, wide, log_q, [1.0] * STEPS, TEMPERATURE)
+    assert sum(k_hat > found.threshold for k_hat in found.k_hat) > len(found.k_hat) / 2  # 400 draws are too few
+    assert found.verdict == "believe"
+    assert "but where the belief was only wide" in found.why
+    off = diagnose_stream(agent, happened, wide + 16 * deviation, log_q, [1.0] * STEPS, TEMPERATURE)
+    assert off.verdict.startswith("do not believe since step")
+
+
+def test_the_same_belief_is_wrong_from_a_switch_on() -> None:
+    switch = 60
+    found = diagnosed([-1.0] * switch + [1.0] * (STEPS - switch))
+    (trouble,) = found.trouble
+    assert trouble.kind == "k-hat"
+    assert switch <= trouble.first <= switch + 20
+    assert trouble.last == STEPS - 1
+    assert found.verdict == f"do not believe since step {trouble.first}"
+    assert f"steps {trouble.first} to {trouble.last}" in found.why
+    k_hat = dict(zip(found.steps, found.k_hat, strict=True))
+    assert max(value for step, value in k_hat.items() if step < switch) < 0.3
+    assert min(value for step, value in k_hat.items() if step >= trouble.first) > found.threshold
+
+
+def test_a_belief_that_forgets_is_believed_again_after_a_switch() -> None:
+    found = diagnosed([-1.0] * 60 + [1.0] * 60, "window")
+    assert found.verdict == "believe" or found.verdict.startswith("believe again since")
+    assert found.k_hat[-1] < found.threshold
+
+
+def test_a_temperature_that_was_not_used_is_noticed() -> None:
+    contexts = [1.0] * 60
+    assert max(diagnose_stream(*stream(contexts), contexts, 0.1).k_hat) > 0.62  # the belief is too sure for it
+
+
+def test_the_truth_outside_the_decoded_region_is_told() -> None:
+    contexts = [-1.0] * 60 + [1.0] * 60
+    means = np.array([[2.0, -2.1], [1.0, -1.0], [0.0, 0.2], [-1.0, 1.5], [-2.0, 3.0]])
+    found = diagnosed(contexts, trained_means=means, trained_contexts=[-2.0, -1.0, 0.0, 1.0, 2.0], parameters=["tilt"])
+    outside = [one for one in found.trouble if one.kind == "outside"]
+    assert [one.first for one in outside] == [60]
+    assert "the true tilt lies outside the belief's 94 % region" in outside[0].words
+    assert np.array(found.decoded).shape == (3, STEPS)
+    assert found.probe_error is not None
+    assert found.verdict == "do not believe since step 60"
+
+
+def test_low_coverage_is_told_with_its_steps_and_needs_no_latent() -> None:
+    agent, data, *_ = stream([1.0] * STEPS)
+    coverage = np.concatenate([np.full(70, 0.95), np.full(50, 0.4)])
+    found = diagnose_stream(agent, data, None, None, [1.0] * STEPS, 1.0, coverage=coverage)
+    (trouble,) = found.trouble
+    assert (trouble.kind, trouble.last) == ("coverage", STEPS - 1)
+    assert 70 < trouble.first < 95
+    assert (found.steps, found.k_hat, found.decoded) == ([], [], None)
+    well = diagnose_stream(agent, data, None, None, [1.0] * STEPS, 1.0, coverage=np.full(STEPS, 0.9))
+    assert well.verdict == "no posterior"
+    assert "no latent" in well.why
+
+
+def test_what_a_told_agent_learns_from() -> None:
+    assert told_since(["a"] * 6 + ["b"] * 3) == ([0] * 6 + [6] * 3, False)
+    ramp = [0.0] * 30 + [float(i) for i in range(1, 41)]
+    since, windowed = told_since(ramp)
+    assert windowed
+    assert since[:31] == [0] * 30 + [30]
+    assert since[31:] == [t - 19 for t in range(31, 70)]
+
+
+def test_checkpoints_are_fewer_where_they_cost_too_much() -> None:
+    assert checkpoints([0] * 45, 10, 1) == [9, 19, 29, 39, 44]
+    sparse = checkpoints([0] * 2000, 10, 2000)
+    assert sparse[-1] == 1999
+    assert len(sparse) < len(checkpoints([0] * 2000, 10, 1))
+    assert checkpoints([0] * 10, 3, 10**9) == [9]
+
+
+def test_stretches_are_merged_within_their_part() -> None:
+    bad = np.array([1, 1, 0, 1, 1, 0, 0, 0, 1, 1, 1], dtype=bool)
+    same = np.zeros(11)
+    assert stretches(bad, same, shortest=2, join=1) == [(0, 4), (8, 10)]
+    assert stretches(bad, same, shortest=3, join=1) == [(8, 10)]
+    assert stretches(bad, np.arange(11) >= 9, shortest=2, join=1) == [(0, 4), (9, 10)]
+
+
+def test_a_probe_needs_numbers_and_contexts_to_spare() -> None:
+    means = np.random.default_rng(0).normal(size=(5, 2))
+    assert make_probe(means, ["a", "b", "c", "d", "e"]) == (None, None)
+    assert make_probe(means[:3], [1.0, 2.0, 3.0]) == (None, None)
+    assert make_probe(None, []) == (None, None)
+    assert make_probe(means, means[:, 0].tolist())[1] == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_picture_is_drawn_with_and_without_numbers(named: bool) -> None:
+    contexts: list[Any] = [-1.0] * 30 + [1.0] * 30
+    agent, data, latent, log_q = stream(contexts)
+    trained: list[Any] = ["healthy", "back", "front", "knee"] if named else [-1.0, 0.0, 0.5, 1.0]
+    means = np.array([[1.0, -1.0], [0.0, 0.3], [-0.5, 0.9], [-1.0, 1.5]])
+    truth = ["healthy" if context < 0 else "knee" for context in contexts] if named else contexts
+    found = diagnose_stream(
+        *(agent, data, latent, log_q, truth, TEMPERATURE),
+        coverage=np.linspace(0.9, 0.4, 60),
+        trained_means=means,
+        trained_contexts=trained,
+    )
+    assert (found.decoded is None) == named
+    assert draw_stream(found, truth, latent, ["tilt (degrees)"], means, trained).startswith(b"\x89PNG")
+    bare = diagnose_stream(agent, data, None, None, truth, 1.0, coverage=np.ones(60))
+    assert draw_stream(bare, truth, None, ["tilt"], np.zeros((4, 0)), trained).startswith(b"\x89PNG")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "pendulum"
+    assert main(["train", *TINY, "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def adapted(run: Path) -> Path:
+    out = run / "adapt" / "one"
+    assert main(["adapt", str(run), "--schedule", "0:3,5:9", "--steps", "9", "--quiet", "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture
+def copy(adapted: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(adapted, tmp_path / "copy"))
+
+
+def test_adapt_stores_what_a_diagnosis_needs(run: Path, adapted: Path) -> None:
+    found = load_adaptation(adapted)
+    assert found.contexts == [3.0] * 5 + [9.0] * 4
+    assert found.latent is not None
+    assert found.log_q is not None
+    assert (found.latent.shape, found.log_q.shape) == ((9, 400, 2), (9, 400))
+    assert found.latent.dtype == np.float32
+    data = found.transitions
+    assert (data.state.shape, data.action.shape, data.reward.shape) == ((9, 3), (9, 1), (9,))
+    assert (data.environment.tolist(), data.step.tolist()) == ([0] * 9, list(range(9)))
+    assert torch.equal(data.state[1:], data.next_state[:-1])
+    assert np.allclose(data.reward.numpy(), [row["reward"] for row in found.rows])
+    mean, sd = (np.array([row[key] for row in found.rows]) for key in ("mean", "sd"))
+    assert (np.abs(found.latent.mean(1) - mean) < 6 * sd / 20).all()
+    assert found.temperature == 1.0
+    assert (found.summary["checkpoint"], found.summary["steps"]) == (1, 9)
+    assert found.summary["schedule"] == [[0, 3.0], [5, 9.0]]
+    assert (found.summary["online"]["belief"], found.summary["online"]["update"]) == ("changepoint", "kalman")
+
+
+def test_an_agent_without_a_latent_leaves_no_belief(tmp_path: Path) -> None:
+    assert main(["train", *TINY, "--agent", "generalist", "--out", str(tmp_path / "run")]) == 0
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "beliefs.npz").write_bytes(b"of another agent")
+    assert main(["adapt", str(tmp_path / "run"), "--context", "5", "--steps", "3", "--quiet", "--out", str(out)]) == 0
+    assert not (out / "beliefs.npz").exists()
+    assert load_adaptation(out).latent is None
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(UserError) as fault:
+        load_adaptation(folder)
+    assert len(str(fault.value).splitlines()) == 1
+    return str(fault.value)
+
+
+def test_folders_that_hold_no_adaptation_or_an_old_one_are_refused(copy: Path, tmp_path: Path) -> None:
+    assert "holds no adaptation" in refused(tmp_path / "nowhere")
+    (copy / "beliefs.npz").unlink()
+    assert "older version: run adapt again" in refused(copy)
+    (copy / "transitions.npz").unlink()
+    assert "older version: run adapt again" in refused(copy)
+
+
+@pytest.mark.parametrize("name", ["transitions.npz", "beliefs.npz", "steps.jsonl", "summary.json"])
+def test_damaged_files_are_refused(name: str, copy: Path) -> None:
+    whole = (copy / name).read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:40], b"", b"\xff\xfe" * 50):
+        (copy / name).write_bytes(damaged)
+        assert "run adapt again" in refused(copy)
+
+
+def test_pickles_and_wrong_types_are_refused(copy: Path) -> None:
+    np.savez(copy / "beliefs.npz", latent=np.array([object()]), log_q=np.zeros(3))
+    assert "damaged" in refused(copy)
+    np.savez(copy / "beliefs.npz", latent=np.array(["a"]), log_q=np.zeros(3))
+    assert "damaged" in refused(copy)
+
+
+def test_files_of_different_lengths_are_refused(copy: Path) -> None:
+    lines = (copy / "steps.jsonl").read_text().splitlines(keepends=True)
+    (copy / "steps.jsonl").write_text("".join(lines[:-1]))
+    assert "same 8 steps" in refused(copy)
+
+
+@pytest.mark.parametrize("field", ["state", "next_state", "action", "reward"])
+def test_what_is_not_finite_is_told_with_its_step_and_field(field: str, copy: Path) -> None:
+    arrays = dict(np.load(copy / "transitions.npz"))
+    arrays[field].reshape(9, -1)[4, 0] = np.nan
+    np.savez(copy / "transitions.npz", **arrays)
+    told = refused(copy)
+    assert f"{field} is not finite at step 4" in told
+
+
+def test_a_belief_that_is_not_finite_is_told(copy: Path) -> None:
+    arrays = dict(np.load(copy / "beliefs.npz"))
+    arrays["log_q"][6, 3] = np.inf
+    np.savez(copy / "beliefs.npz", **arrays)
+    assert "log_q is not finite after step 6" in refused(copy)
+
+
+def test_an_adaptation_of_another_run_is_refused(copy: Path) -> None:
+    found, agent = load_adaptation(copy), linear_agent("exact")
+    with pytest.raises(UserError, match="give the run"):
+        diagnose_stream(agent, found.transitions, found.latent[:, :, :1], found.log_q, found.contexts, 1.0)  # type: ignore[index]
+    few = stream([1.0] * 3)
+    with pytest.raises(UserError, match="25 draws"):
+        diagnose_stream(few[0], few[1], few[2][:, :10], few[3][:, :10], [1.0] * 3, 1.0)
+
+
+def test_summary_keeps_what_was_there(adapted: Path) -> None:
+    summary = json.loads((adapted / "summary.json").read_text())
+    assert {"run", "seed", "return", "log_likelihood", "coverage", "pit", "belief", "health"} <= set(summary)

@@ -1,0 +1,148 @@
+"""The journal of an adaptation: what was stopped goes on, and what is damaged or of something else is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.rollouts import stream_checkpoint as journal
+from pyro_dynamics.rollouts.adaptation import AdaptationStep
+from pyro_dynamics.rollouts.stream_checkpoint import Journal
+from pyro_dynamics.runners.main import main
+
+SETTINGS = {"seed": 0, "schedule": [[0, 3.0]]}
+
+
+class Remembered:
+    """Of no agents: what a journal needs of a memory."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"team": []}
+
+
+def step(index: int) -> AdaptationStep:
+    one = torch.full((1,), float(index))
+    vector, draws = one[:, None], torch.zeros(5, 1, 2)
+    return AdaptationStep(
+        index,
+        [3.0],
+        one,
+        one > -1,
+        one,
+        vector,
+        vector > 0,
+        vector,
+        vector,
+        vector,
+        vector,
+        vector,
+        draws,
+        draws[..., 0],
+        0.01,
+    )
+
+
+def row(index: int) -> dict[str, Any]:
+    seen = {"reward": 0.0, "log_likelihood": 0.0, "pit": [0.5], "coverage": 1.0}
+    return {"step": index, "context": [3.0, 1.0], **seen, "mean": [0.0], "sd": [1.0]}
+
+
+def kept(path: Path, steps: int) -> Journal:
+    one = Journal(path, SETTINGS)
+    for index in range(one.steps, steps):
+        one.add(row(index), step(index), Remembered())  # type: ignore[arg-type]
+    one.save(Remembered())  # type: ignore[arg-type]
+    return one
+
+
+def test_steps_are_read_back_over_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "ROWS", 4)
+    for steps in (3, 4, 9, 12):  # in the middle of a part, and at its end
+        whole = kept(tmp_path / "unfinished", steps)
+        for one in (whole, Journal(tmp_path / "unfinished", SETTINGS)):
+            assert [found["step"] for found in one.rows()] == list(range(steps))
+            assert one.arrays("reward")["reward"].tolist() == list(range(steps))
+            assert len(one._rows) < 4  # what is held in memory
+        begun = one.begun()
+        assert begun is not None
+        assert (len(begun), begun.state.shape, begun.memory) == (steps, (steps, 1, 1), {"team": []})
+    assert one.rows()[0]["context"] == (3.0, 1.0)
+    one.remove()
+    assert Journal(tmp_path / "unfinished", SETTINGS).steps == 0
+
+
+def test_a_part_may_be_ahead_of_the_state_that_was_to_follow_it(tmp_path: Path) -> None:
+    kept(tmp_path, 3)
+    state = (tmp_path / "state.pt").read_bytes()
+    kept(tmp_path, 5)
+    (tmp_path / "state.pt").write_bytes(state)
+    assert [found["step"] for found in Journal(tmp_path, SETTINGS).rows()] == [0, 1, 2]
+
+
+def test_what_is_left_of_another_adaptation_is_refused(tmp_path: Path) -> None:
+    kept(tmp_path, 3)
+    with pytest.raises(UserError, match="is what is left of an adaptation with another seed: finish that one"):
+        Journal(tmp_path, {**SETTINGS, "seed": 1})
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    def damaged(change: Any) -> None:
+        kept(tmp_path, 3)
+        change()
+        with pytest.raises(UserError, match=r"cannot be gone on with \(.+\): remove it to begin anew"):
+            Journal(tmp_path, SETTINGS)
+        Journal(tmp_path / "none", SETTINGS)
+        for file in tmp_path.iterdir():
+            file.unlink()
+
+    lines = tmp_path / "steps-00000000.jsonl"
+    damaged(lines.unlink)
+    damaged(lambda: lines.write_text("{}\n"))
+    damaged(lambda: lines.write_text(json.dumps(row(0)) + "\n"))
+    damaged(lambda: lines.write_text((json.dumps({**row(0), "pit": None}) + "\n") * 3))
+    damaged(lambda: np.savez(tmp_path / "steps-00000000.npz", state=np.zeros((1, 1))))
+    damaged(lambda: (tmp_path / "steps-00000000.npz").write_bytes(b""))
+    damaged(lambda: torch.save({"steps": -1}, tmp_path / "state.pt"))
+    damaged(lambda: torch.save({"steps": -1, "settings": "{}", "memory": {}}, tmp_path / "state.pt"))
+
+
+def test_a_robot_that_does_not_repeat_itself_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run stopped by the end of its disk goes on; the steps before are made again, and must be the same."""
+    tiny = ["--rounds", "1", "--steps", "20", "--episodes", "1", "--ensemble.hidden", "8", "--offline.min-steps", "10"]
+    plan = ["--ensemble.weight-decay", "0", "0", "--controller.horizon", "3", "--planner.candidates", "20"]
+    run, out = tmp_path / "run", tmp_path / "out"
+    assert main(["train", *tiny, *plan, "--out", str(run)]) == 0
+    adapt = ["adapt", str(run), "--context", "3", "--steps", "12", "--update", "kalman", "--quiet", "--out", str(out)]
+    monkeypatch.setattr(journal, "SECONDS", 0.0)
+    save, saved = Journal.save, []
+
+    def full(self: Journal, memory: Any) -> None:
+        saved.append(self.steps)
+        if len(saved) == 6:
+            raise UserError("cannot write it: No space left on device")
+        save(self, memory)
+
+    monkeypatch.setattr(Journal, "save", full)
+    assert main(adapt) == 2
+    assert not (out / "summary.json").exists()
+    arrays = out / "unfinished" / "steps-00000000.npz"
+    honest, content = arrays.read_bytes(), dict(np.load(arrays))
+    assert len(content["state"]) == 5
+    np.savez(arrays, **{**content, "state": content["state"] + 1})
+    assert main(adapt) == 2
+    assert "step 0 does not begin in the state that it began in before" in capsys.readouterr().err
+    arrays.write_bytes(honest)
+    assert main([*adapt, "--seed", "1"]) == 2
+    assert "is what is left of an adaptation with another seed" in capsys.readouterr().err
+    assert main(adapt) == 0
+    assert "goes on after 5 steps" in capsys.readouterr().out
+    assert not (out / "unfinished").exists()
+    rows = (out / "steps.jsonl").read_bytes()
+    assert main([*adapt[:-1], str(tmp_path / "other")]) == 0
+    assert (tmp_path / "other" / "steps.jsonl").read_bytes() == rows
