@@ -21,7 +21,7 @@ from pyro_dynamics.inference import OfflineConfig
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.transitions import Transitions
 
-HOW = OfflineConfig(guide_learning_rate=0.02, batch_size=256, min_steps=4000, decay=True)
+HOW = OfflineConfig(guide_learning_rate=0.02, batch_size=256, min_steps=4000, lr_decay=True)
 DRAWS = 2000
 
 READING = """\
@@ -36,8 +36,8 @@ whose k-hat says that it cannot be believed."""
 def main(run: Path) -> None:
     """Fit, weigh, compare."""
     torch.set_num_threads(1)
-    folder, config, family, team = load_run(run)
-    agent, data = team.agents[0], Transitions.concatenate(folder.transitions()[:-1])
+    folder, config, family, group = load_run(run)
+    agent, data = group.agents[0], Transitions.concatenate(folder.transitions()[:-1])
 
     trees, qualities = {}, {}
     for name, kind in tqdm({"diagonal": DiagonalGuide, "full-rank": FullRankGuide}.items(), unit="guide"):

@@ -36,8 +36,8 @@ REMEDIES: dict[str, Settings] = {
     "none": {},
     "KL warm-up": {"kl_warm_up": 1.0},
     "free bits": {"free_nats": 2.0},
-    "means apart": {"spread": 1.0},
-    "all three": {"kl_warm_up": 1.0, "free_nats": 2.0, "spread": 1.0},
+    "means apart": {"init_mean_std": 1.0},
+    "all three": {"kl_warm_up": 1.0, "free_nats": 2.0, "init_mean_std": 1.0},
     "narrow start": {"initial_scale": 0.1},
 }
 
@@ -97,7 +97,7 @@ def measure(case: str, remedy: str, seed: int, steps: int = STEPS) -> Result:
     # The guide starts at the prior, scale 1: with the project's own start, 0.1, the latent is heard sooner.
     settings = {"initial_scale": 1.0, **CASES[case], **REMEDIES[remedy]}
     guide = DiagonalGuide(ENVIRONMENTS, LATENT, DiagonalConfig(settings.pop("initial_scale")))
-    config = OfflineConfig(epochs=1, min_steps=steps, decay=True, **settings)
+    config = OfflineConfig(epochs=1, min_steps=steps, lr_decay=True, **settings)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         network = Ensemble(2, LATENT, 1, EnsembleConfig(members=2, hidden=(32,), weight_decay=(1e-5, 1e-5)))

@@ -23,9 +23,9 @@ STATES = 150
 
 def crossed_log_likelihood(path: Path) -> tuple[Tensor, Tensor]:
     """log p(s' | s, a) in nats of n states under the physics of each of K contexts ``[n, K]``, and whose they are."""
-    folder, config, family, team = load_run(path)
+    folder, config, family, group = load_run(path)
     m = folder.last_round or 0
-    data, agent = folder.transitions()[m], team.agents[0]
+    data, agent = folder.transitions()[m], group.agents[0]
     seeds = [derive_seed(config.seed, "round", m, "reset", i) for i in range(len(data.episodes()))]
     some = set(torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:STATES].tolist())
     rows = [row for episode in data.episodes() for row in episode.tolist() if row in some]

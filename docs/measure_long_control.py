@@ -18,10 +18,10 @@ from tqdm import tqdm
 from pyro_dynamics.inference import KalmanUpdateConfig
 from pyro_dynamics.rollouts.adaptation import adapt
 from pyro_dynamics.rollouts.adaptation_summary import as_row
-from pyro_dynamics.rollouts.stream_checkpoint import Journal
-from pyro_dynamics.rollouts.stream_state import Memory
+from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
+from pyro_dynamics.rollouts.stream_state import StreamState
 from pyro_dynamics.runners.common.configuration import OnlineConfig
-from pyro_dynamics.runners.common.factory import load_run, set_threads, team_for
+from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
 from pyro_dynamics.runners.main import main as command
 
 TRAIN = [
@@ -38,12 +38,14 @@ def measure(home: Path, steps: int) -> tuple[np.ndarray, np.ndarray]:
     online = OnlineConfig(update="kalman", update_config=KalmanUpdateConfig(iterations=1))
     _, _, family, trained = load_run(home / "run", online=online)
     schedule = family.parse_schedule("sine:2:10:500", steps)
-    robots, team = family.make_vector([schedule], steps), team_for(trained, family, [schedule.at(0)])
-    memory, journal = Memory(team, 0), Journal(home / "unfinished", {})
+    robots, group = family.make_vector([schedule], steps), group_for(trained, family, [schedule.at(0)])
+    stream_state, journal = StreamState(group, 0), StreamCheckpoint(home / "unfinished", {})
     milliseconds, mebibytes = np.empty(steps), np.empty(steps)
     start = time.process_time()
-    for step in tqdm(adapt(team, robots, 0, belief_draws=DRAWS, memory=memory), total=steps, mininterval=5):
-        journal.add(as_row(step), step, memory)
+    for step in tqdm(
+        adapt(group, robots, 0, belief_draws=DRAWS, stream_state=stream_state), total=steps, mininterval=5
+    ):
+        journal.add(as_row(step), step, stream_state)
         now = time.process_time()
         milliseconds[step.index], mebibytes[step.index] = 1e3 * (now - start), resident_mib()
         start = now

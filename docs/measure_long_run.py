@@ -18,7 +18,7 @@ from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 
 
 def resident_mib() -> float:
-    """Memory of this process (Linux)."""
+    """StreamState of this process (Linux)."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 
 
@@ -50,7 +50,12 @@ def main() -> None:
     updates = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
     print("| belief | update | updates | ms, first tenth (median) | ms, last | MiB after a tenth | MiB at the end |")
     print("|---|---|---|---|---|---|---|")
-    for belief, update in [("exact", "kalman"), ("window", "kalman"), ("changepoint", "kalman"), ("exact", "svi")]:
+    for belief, update in [
+        ("recursive", "kalman"),
+        ("window", "kalman"),
+        ("changepoint", "kalman"),
+        ("recursive", "svi"),
+    ]:
         count = updates if update == "kalman" else updates // 10
         milliseconds, memory = measure(belief, update, count)
         tenth = count // 10

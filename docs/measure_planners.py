@@ -17,7 +17,7 @@ import torch
 import tyro
 from tqdm import tqdm
 
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.control import (
     CEM,
     ICEM,
@@ -29,9 +29,9 @@ from pyro_dynamics.control import (
     Planner,
     Precision,
 )
-from pyro_dynamics.rollouts.rollout import interact
+from pyro_dynamics.rollouts.rollout import rollout
 from pyro_dynamics.runners.common.configuration import preset_config
-from pyro_dynamics.runners.common.factory import build_team, describe_planning, load_run, set_threads
+from pyro_dynamics.runners.common.factory import build_group, describe_planning, load_run, set_threads
 from pyro_dynamics.seeding import derive_generator, derive_seed
 
 SEEDS = 5
@@ -66,7 +66,12 @@ def rows() -> list[Row]:
 def realtime_rows() -> list[Row]:
     """The planner of the preset realtime, what it is made of, and CEM with ten times its evaluations."""
     realtime = preset_config("halfcheetah-tilt", "realtime").planner_config
-    ours = [ICEMConfig(28, 6, beta=0.0), ICEMConfig(28, 6, beta=0.0, carry=0.5), replace(realtime, carry=0.0), realtime]
+    ours = [
+        ICEMConfig(28, 6, beta=0.0),
+        ICEMConfig(28, 6, beta=0.0, std_carry=0.5),
+        replace(realtime, std_carry=0.0),
+        realtime,
+    ]
     tenfold = CEMConfig(10 * realtime.evaluations // 3, realtime.evaluations // 3, 3)
     return [*(replace(Row(*kind_of(config)), common_noise=True) for config in ours), Row(*kind_of(tenfold))]
 
@@ -110,9 +115,9 @@ def main(
     for row in realtime_rows() if realtime else rows():
         chosen = {"planner": row.kind.__name__.lower(), "planner_config": row.config}
         controller = replace(config.controller, common_noise=row.common_noise)
-        team = build_team(replace(config, controller=controller, **chosen), family, robots.single_action_space)
-        team.load_state_dict(trained.state_dict())
-        returns, seconds = act(team, robots, environment, seeds, config.steps, derive_generator(seed, "planners"))
+        group = build_group(replace(config, controller=controller, **chosen), family, robots.single_action_space)
+        group.load_state_dict(trained.state_dict())
+        returns, seconds = act(group, robots, environment, seeds, config.steps, derive_generator(seed, "planners"))
         of_seeds = returns.view(SEEDS, contexts)
         mean, error = of_seeds.mean(), of_seeds.mean(1).std() / math.sqrt(SEEDS)
         each = " ".join(f"{value:.0f}" for value in of_seeds.mean(0))
@@ -127,21 +132,21 @@ def main(
 
 
 def act(
-    team: Team, robots: Any, environment: torch.Tensor, seeds: list[int], steps: int, draws: torch.Generator
+    group: AgentGroup, robots: Any, environment: torch.Tensor, seeds: list[int], steps: int, draws: torch.Generator
 ) -> tuple[torch.Tensor, float]:
     """The return of each robot ``[B]``, and the processor time in seconds spent on planning."""
     seconds = 0.0
 
     def policy(state: torch.Tensor) -> torch.Tensor:
         nonlocal seconds
-        begun = time.process_time()
-        action = team.act(state, environment, draws)
-        seconds += time.process_time() - begun
+        resume_point = time.process_time()
+        action = group.act(state, environment, draws)
+        seconds += time.process_time() - resume_point
         return action
 
-    team.reset()
+    group.reset()
     returns = torch.zeros(len(seeds))
-    for step in tqdm(interact(robots, policy, seeds), total=steps, unit="step"):
+    for step in tqdm(rollout(robots, policy, seeds), total=steps, unit="step"):
         returns += step.reward * step.alive
     return returns, seconds
 

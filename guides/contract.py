@@ -39,7 +39,7 @@ class Guide(PyroModule):
     reads_transitions: ClassVar[bool] = False
     """Whether q is computed from transitions; the constructor then takes ``transition_dim``, and
     :meth:`observe` takes the place of gradient steps online."""
-    told: ClassVar[bool] = False
+    context_given: ClassVar[bool] = False
     """Whether q stands at the true contexts that it was told, and infers nothing: an oracle's."""
     shared: ClassVar[tuple[str, ...]] = ()
     """First parts of the names of parameters and buffers that all environments share."""
@@ -54,7 +54,7 @@ class Guide(PyroModule):
     @property
     def infers(self) -> bool:
         """Whether there is a latent that is inferred: not of size 0, and not told."""
-        return self.latent_dim > 0 and not self.told
+        return self.latent_dim > 0 and not self.context_given
 
     def posterior(self) -> Distribution:
         """q(e): batch shape ``[K]``, event shape ``[d]``, with ``rsample``, ``log_prob``, ``mean`` and ``stddev``."""
@@ -73,7 +73,7 @@ class Guide(PyroModule):
         with pyro.plate("environment", self.environments, dim=-1):
             return pyro.sample("e", self.posterior())  # type: ignore[arg-type]
 
-    def tell(self, contexts: Sequence[Any]) -> None:
+    def set_context(self, contexts: Sequence[Any]) -> None:
         """Called with the true context of each of the K environments, which none but an oracle's guide looks at."""
 
     def match(self, mean: Tensor, covariance: Tensor) -> None:
@@ -91,7 +91,7 @@ class Guide(PyroModule):
             "choose --update svi, or a Gaussian guide (diagonal, full-rank, low-rank, laplace)"
         )
 
-    def settle(self, log_joint: LogJoint) -> None:
+    def finalize(self, log_joint: LogJoint) -> None:
         """Called when a fit is over, for families that are not finished by gradient steps alone."""
 
     def prepare(self, inputs: Tensor, targets: Tensor, environment: Tensor) -> None:

@@ -33,7 +33,7 @@ class KnownGuide(Guide):
     """
 
     has_density = False
-    told = True
+    context_given = True
     location: Tensor
 
     def __init__(self, environments: int, latent_dim: int, encode: Encode) -> None:
@@ -41,7 +41,7 @@ class KnownGuide(Guide):
         self.encode = encode
         self.register_buffer("location", torch.zeros(environments, latent_dim))
 
-    def tell(self, contexts: Sequence[Any]) -> None:
+    def set_context(self, contexts: Sequence[Any]) -> None:
         """Stand at the contexts, encoded.
 
         Raises:

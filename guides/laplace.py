@@ -20,7 +20,7 @@ class LaplaceConfig:
 class LaplaceGuide(Guide):
     """q(e_k) = N(mode, (-Hessian of log p(e_k, data) at the mode)^-1).
 
-    Gradient steps see a point and find the mode; :meth:`settle` then reads off the covariance.
+    Gradient steps see a point and find the mode; :meth:`finalize` then reads off the covariance.
 
     Args:
         environments: number K of environments.
@@ -55,7 +55,7 @@ class LaplaceGuide(Guide):
         self.scale_tril.copy_(torch.linalg.cholesky(covariance))
 
     @torch.no_grad()
-    def settle(self, log_joint: LogJoint) -> None:
+    def finalize(self, log_joint: LogJoint) -> None:
         values, vectors = torch.linalg.eigh(-hessian(log_joint, self.location.detach()))
         # Where gradient steps have not come to the mode, or a network is not concave there, the curvature of some
         # direction can be 0 or of the wrong sign, which no Gaussian has. The data say nothing about such a direction:

@@ -9,7 +9,7 @@ from torch.distributions import Distribution, constraints
 from torch.types import _size
 
 from pyro_dynamics.guides.contract import Guide
-from pyro_dynamics.parameters import held_constant
+from pyro_dynamics.parameters import frozen
 
 
 class PathGradient(TorchDistribution):
@@ -42,5 +42,5 @@ class PathGradient(TorchDistribution):
         return self.moving.rsample(sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        with held_constant(self.guide):
+        with frozen(self.guide):
             return self.guide.posterior().log_prob(value)

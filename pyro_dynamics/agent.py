@@ -12,9 +12,9 @@ from pyro_dynamics.control import CEM, MPC, MPCConfig, Planner, TrajectorySample
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference import (
     Belief,
-    ExactBelief,
     OfflineConfig,
     OfflineInference,
+    RecursiveBelief,
     SVIUpdate,
     SVIUpdateConfig,
 )
@@ -28,7 +28,7 @@ BeliefFactory = Callable[[Any, Any], Belief]
 
 def paper_belief(model: Any, guide: Any) -> Belief:
     """The paper's: the last posterior is the prior, and 60 gradient steps fit the next (Eq. 5)."""
-    return ExactBelief(model, guide, SVIUpdate(SVIUpdateConfig()))
+    return RecursiveBelief(model, guide, SVIUpdate(SVIUpdateConfig()))
 
 
 class Agent:
@@ -98,14 +98,14 @@ class Agent:
         inputs = self.task.inputs(data.state, data.action)
         targets = self.task.targets(data.state, data.next_state)
         elbo = self.offline.train(inputs, targets, data.environment, generator, on_epoch)
-        self.belief.begin()
+        self.belief.set_prior()
         return elbo
 
-    def tell(self, contexts: Sequence[Any]) -> None:
+    def set_context(self, contexts: Sequence[Any]) -> None:
         """The true contexts of the K environments, which an oracle takes over; other agents look away."""
-        if self.guide.told:
-            self.guide.tell(contexts)
-            self.belief.begin()
+        if self.guide.context_given:
+            self.guide.set_context(contexts)
+            self.belief.set_prior()
 
     def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
         """Planned actions ``[B, A]`` for robots in states ``[B, S]`` of environments ``[B]``."""
@@ -117,8 +117,8 @@ class Agent:
         """Update the belief by transitions ``[B, ...]`` (Eq. 5)."""
         inputs, targets = self.task.inputs(state, action), self.task.targets(state, next_state)
         self.belief.update(inputs, targets, environment, generator)
-        if self.controller.config.widen:
-            self.controller.widen(self.belief.changed.nonzero().squeeze(1))
+        if self.controller.config.reset_on_change:
+            self.controller.reset_plans(self.belief.changed.nonzero().squeeze(1))
 
     @torch.no_grad()
     def log_predictive(
@@ -149,9 +149,8 @@ class Agent:
     ) -> Tensor:
         """The CDF of the prediction at what happened, ``[B, T]``, under the belief as it is now.
 
-        Uniform on [0, 1] where the belief and the network are calibrated; see
-        :mod:`pyro_dynamics.diagnostics.prediction.predictive`. The arguments are those of :meth:`log_predictive`, and a factor on
-        the predicted standard deviations, ``[B, T]``.
+        Uniform on [0, 1] where the belief and the network are calibrated. The arguments are those of
+        :meth:`log_predictive`, and a factor on the predicted standard deviations, ``[B, T]``.
         """
         with drawing_from(generator):
             latents = self.posterior().sample((samples,))[:, environment]
@@ -206,7 +205,7 @@ class Agent:
         agent = self._with(self.model, guide, config)
         inputs, targets = self.task.inputs(data.state, data.action), self.task.targets(data.state, data.next_state)
         agent.offline.refit(inputs, targets, data.environment, generator, on_epoch)
-        agent.belief.begin()
+        agent.belief.set_prior()
         return agent
 
     def _with(self, model: Any, guide: Any, offline: OfflineConfig) -> "Agent":
@@ -222,14 +221,14 @@ class Agent:
             self.make_planner,
         )
 
-    def memory(self) -> dict[str, Any]:
+    def stream_state(self) -> dict[str, Any]:
         """Copies of all that acting and observing change: the belief and the last plans."""
         return {"belief": self.belief.snapshot(), "plans": self.controller.plans()}
 
-    def remember(self, kept: Mapping[str, Any]) -> None:
-        """Return to what :meth:`memory` gave."""
+    def load_stream_state(self, kept: Mapping[str, Any]) -> None:
+        """Return to what :meth:`stream_state` gave."""
         self.belief.restore(kept["belief"])
-        self.controller.take_up(kept["plans"])
+        self.controller.load_plans(kept["plans"])
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: weights, beliefs, the optimiser's state, and what the task has fitted."""
@@ -251,7 +250,7 @@ class Agent:
             self.guide.load_state_dict(state["guide"])
             self.offline.load_optimiser(state["optimiser"])
             self.task.load_state_dict(state.get("task", {}))  # older checkpoints have none
-            self.belief.begin()
+            self.belief.set_prior()
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as fault:
             reason = str(fault).strip().splitlines()[-1].strip()
             raise UserError(f"the checkpoint is from another architecture than the configuration: {reason}") from None

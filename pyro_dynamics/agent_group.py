@@ -13,7 +13,7 @@ from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
 
 
-class Team:
+class AgentGroup:
     """Agents that share out K environments: a latent agent or a generalist has all of them, a specialist one.
 
     Args:
@@ -29,10 +29,10 @@ class Team:
         for agent in self.agents:
             agent.controller.reset()
 
-    def forget(self) -> None:
+    def reset_beliefs(self) -> None:
         """Return to the first beliefs, where a change is told."""
         for agent in self.agents:
-            agent.belief.forget()
+            agent.belief.reset()
 
     def train(self, data: Transitions, generator: torch.Generator, on_epoch: Callable[[int, float], None]) -> None:
         """Each agent learns from the data of its own environments (line 4 of Algorithm 1), if there are any."""
@@ -41,10 +41,10 @@ class Team:
             if len(own):  # a specialist's environment may have broken before its first step
                 agent.train(own, generator, on_epoch)
 
-    def tell(self, contexts: Sequence[Any]) -> None:
+    def set_context(self, contexts: Sequence[Any]) -> None:
         """The true context of every environment in order, which oracles take over; other agents look away."""
         for agent, share in zip(self.agents, self.shares, strict=True):
-            agent.tell([contexts[k] for k in share])
+            agent.set_context([contexts[k] for k in share])
 
     def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
         """Planned actions ``[B, A]`` for robots in states ``[B, S]`` of environments ``[B]``."""
@@ -137,14 +137,14 @@ class Team:
             if len(rows):
                 yield agent, rows, owned[rows].int().argmax(1)
 
-    def memory(self) -> list[dict[str, Any]]:
+    def stream_state(self) -> list[dict[str, Any]]:
         """Copies of all that acting and observing change: beliefs and last plans."""
-        return [agent.memory() for agent in self.agents]
+        return [agent.stream_state() for agent in self.agents]
 
-    def remember(self, kept: Sequence[Mapping[str, Any]]) -> None:
-        """Return to what :meth:`memory` gave."""
+    def load_stream_state(self, kept: Sequence[Mapping[str, Any]]) -> None:
+        """Return to what :meth:`stream_state` gave."""
         for agent, part in zip(self.agents, kept, strict=True):
-            agent.remember(part)
+            agent.load_stream_state(part)
 
     def fingerprint(self) -> str:
         """Tells networks and guides apart: a digest of all weights, the same on every machine."""

@@ -7,7 +7,7 @@ from torch import nn
 
 
 @contextmanager
-def held_constant(module: nn.Module) -> Iterator[None]:
+def frozen(module: nn.Module) -> Iterator[None]:
     """Treat the module's parameters as constants: no gradient reaches them, and none is computed for them."""
     free = [parameter for parameter in module.parameters() if parameter.requires_grad]
     for parameter in free:

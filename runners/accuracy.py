@@ -27,11 +27,11 @@ from pyro_dynamics.diagnostics.posterior.accuracy import (
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.guides import GUIDES, Guide
 from pyro_dynamics.inference import (
-    ExactBelief,
     KalmanUpdate,
     KalmanUpdateConfig,
     OfflineConfig,
     OfflineInference,
+    RecursiveBelief,
     SVIUpdate,
     SVIUpdateConfig,
     linear_gaussian_posterior,
@@ -222,7 +222,7 @@ def times(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) -
         bar.set_description(f"time {name} {update}")
         guide = fresh_guide(name, 1, 24 + 18, generator).for_environments(1)
         rule: Any = KalmanUpdate(KalmanUpdateConfig()) if update == "kalman" else SVIUpdate(SVIUpdateConfig())
-        cost = update_milliseconds(ExactBelief(model, guide, rule), steps, generator) if guide.has_density else None
+        cost = update_milliseconds(RecursiveBelief(model, guide, rule), steps, generator) if guide.has_density else None
         rows.append({"guide": name, "update": update, "milliseconds": cost})
         bar.update()
     title = (
@@ -304,7 +304,9 @@ def fresh_guide(name: str, environments: int, transition_dim: int, generator: to
 
 def practise(guide: Guide, problem: Problem, flags: AccuracyFlags, generator: torch.Generator) -> None:
     """Train a guide over the practice environments; a minibatch has half of the transitions, so about 5 of each."""
-    config = OfflineConfig(5e-3, 5e-3, batch_size=PRACTICE * ROWS // 2, epochs=1, min_steps=flags.practice, decay=True)
+    config = OfflineConfig(
+        5e-3, 5e-3, batch_size=PRACTICE * ROWS // 2, epochs=1, min_steps=flags.practice, lr_decay=True
+    )
     model = problem.model.for_environments(PRACTICE)
     OfflineInference(model, guide, config).train(*problem.practice, generator)
 

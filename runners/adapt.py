@@ -13,7 +13,7 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.control import Device
 from pyro_dynamics.datasets.logged_family import require_simulator
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
@@ -30,10 +30,10 @@ from pyro_dynamics.plots.video import Film, make_robots
 from pyro_dynamics.rollouts.adaptation import AdaptationStep, adapt, replay, telling
 from pyro_dynamics.rollouts.adaptation_summary import as_row, coverage_line, health, line, reached, summarise
 from pyro_dynamics.rollouts.fault_log import Faults
-from pyro_dynamics.rollouts.stream_checkpoint import Journal
-from pyro_dynamics.rollouts.stream_state import Begun, Memory
+from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
+from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, online_defaults
-from pyro_dynamics.runners.common.factory import load_run, set_threads, team_for
+from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
 from pyro_dynamics.runners.common.logged_stream import read_stream
 from pyro_dynamics.runners.main import run_as_module
 
@@ -68,7 +68,7 @@ class AdaptFlags:
     replay: str | None = None
     """Logged steps to follow: an .npz file, or a Minari data set by id or folder (see `fit`). The true parameter may be
     told by --context or --schedule."""
-    where: str | None = None
+    environment: str | None = None
     """Which environment of the logged data, if it has several."""
     group: str | None = None
     """Column of the logged data that tells its environments apart; as in the fit by default."""
@@ -104,12 +104,12 @@ def parse(arguments: Sequence[str]) -> AdaptFlags:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class Episode:
     """What is about to happen in the one environment.
 
     Attributes:
         stream: the steps, after those that were made before.
-        memory: of the agents that make them.
+        stream_state: of the agents that make them.
         steps: how many, at most.
         out: the folder of the results.
         told: what the summary tells of where the steps come from.
@@ -117,8 +117,8 @@ class Meeting:
         faults: what the environment does wrong on the way, which ends the stream.
     """
 
-    stream: Callable[[Begun | None], Iterator[AdaptationStep]]
-    memory: Memory
+    stream: Callable[[ResumePoint | None], Iterator[AdaptationStep]]
+    stream_state: StreamState
     steps: int
     out: Path
     told: dict[str, Any]
@@ -131,59 +131,61 @@ def main(arguments: Sequence[str]) -> None:
     flags = parse(arguments)
     set_threads(flags.threads)
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online, flags.realtime, flags.device)
-    meeting = (to_act if flags.replay is None else to_follow)(flags, folder, config, family, trained)
-    with lock_folder(meeting.out):
+    episode = (to_act if flags.replay is None else to_follow)(flags, folder, config, family, trained)
+    with lock_folder(episode.out):
         settings = {
             "run": str(flags.dir.resolve()),
             "network": trained.fingerprint(),
             "seed": flags.seed,
             "checkpoint": folder.last_round if flags.checkpoint is None else flags.checkpoint,
-            "steps": meeting.steps,
-            **meeting.told,
+            "steps": episode.steps,
+            **episode.told,
             "online": asdict(flags.online),
         }
         decisive = {name: value for name, value in settings.items() if name != "run"}  # it may have been moved
         truth = [flags.context, flags.schedule]  # which the summary of a replay does not tell
-        journal = Journal(meeting.out / UNFINISHED, decisive | {"context or schedule": truth, "config": asdict(config)})
-        make_steps(flags, meeting, journal, family)
-        tell_results(flags, meeting, journal, settings, family, trained, reached(folder, flags.checkpoint))
+        checkpoint = StreamCheckpoint(
+            episode.out / UNFINISHED, decisive | {"context or schedule": truth, "config": asdict(config)}
+        )
+        make_steps(flags, episode, checkpoint, family)
+        tell_results(flags, episode, checkpoint, settings, family, trained, reached(folder, flags.checkpoint))
 
 
-def make_steps(flags: AdaptFlags, meeting: Meeting, journal: Journal, family: Family) -> None:
-    """Act, or follow the log, from the first step that is not in the journal yet.
+def make_steps(flags: AdaptFlags, episode: Episode, checkpoint: StreamCheckpoint, family: Family) -> None:
+    """Act, or follow the log, from the first step that is not in the checkpoint yet.
 
     Raises:
         UserError: if not one step could be made.
     """
-    begun = None if meeting.film else journal.begun()
-    if begun is None:
-        journal.clear()
+    resume_point = None if episode.film else checkpoint.resume_point()
+    if resume_point is None:
+        checkpoint.clear()
     else:
-        print(f"goes on after {len(begun)} steps, which are in {journal.path}")
+        print(f"goes on after {len(resume_point)} steps, which are in {checkpoint.path}")
     if not flags.quiet:
         numbers = f"{'reward':>8} {'log p(s)':>9} {'in 90 %':>8}"
         print(f"{'step':>5} {family.axis:>20} {numbers}  belief: mean +- sd of each latent")
-    with meeting.film or nullcontext():
-        stream = meeting.stream(begun)
-        for step in tqdm(stream, initial=journal.steps, total=meeting.steps, unit="step", disable=None):
+    with episode.film or nullcontext():
+        stream = episode.stream(resume_point)
+        for step in tqdm(stream, initial=checkpoint.steps, total=episode.steps, unit="step", disable=None):
             row = as_row(step)
-            journal.add(row, step, meeting.memory)
+            checkpoint.add(row, step, episode.stream_state)
             if not flags.quiet:
                 tqdm.write(line(row), file=sys.stdout)
-            if meeting.film is not None:
-                meeting.film.add(step)
-    if not journal.steps:
-        raise meeting.faults.now[0]
-    journal.save(meeting.memory)
+            if episode.film is not None:
+                episode.film.add(step)
+    if not checkpoint.steps:
+        raise episode.faults.now[0]
+    checkpoint.save(episode.stream_state)
 
 
 def tell_results(
     flags: AdaptFlags,
-    meeting: Meeting,
-    journal: Journal,
+    episode: Episode,
+    checkpoint: StreamCheckpoint,
     settings: dict[str, Any],
     family: Family,
-    trained: Team,
+    trained: AgentGroup,
     expected: float | None,
 ) -> None:
     """Write and print what came of the steps.
@@ -191,16 +193,16 @@ def tell_results(
     Raises:
         UserError: if the environment broke on the way.
     """
-    out, faults, rows = meeting.out, meeting.faults, journal.rows()
+    out, faults, rows = episode.out, episode.faults, checkpoint.rows()
     summary = summarise(rows, trained, family) | faults.of([0])
     summary["health"] = health(rows, trained, expected)
     write_json_lines(out / "steps.jsonl", rows)
-    write_stream(out, journal)
+    write_stream(out, checkpoint)
     write_json(out / "summary.json", stamped(settings | summary))
     write_bytes(out / "belief.png", picture(rows, trained, family))
-    seconds = journal.arrays("seconds")["seconds"]
-    journal.remove()
-    rewarded = meeting.told.get("rewarded", True)
+    seconds = checkpoint.arrays("seconds")["seconds"]
+    checkpoint.remove()
+    rewarded = episode.told.get("rewarded", True)
     print(f"\nreturn over {len(rows)} steps: " + (f"{summary['return']:.1f}" if rewarded else "no rewards were logged"))
     print(f"mean one-step log-likelihood: {summary['log_likelihood']:.2f} nats")
     print(coverage_line(summary["coverage"]))
@@ -209,21 +211,21 @@ def tell_results(
         print(f"after step {entry['step']} ({family.axis}: {label(entry['context'])}): {entry['words']}")
     for index, finding in enumerate(summary["health"]):
         print(f"{'also' if index else 'belief'}: {finding['state']}: {finding['why']}")
-    film = "" if meeting.film is None else f"\nvideo: {meeting.film.path}"
+    film = "" if episode.film is None else f"\nvideo: {episode.film.path}"
     print(f"results: {out}\npicture: {out / 'belief.png'}{film}")
     if faults.now:
         raise UserError(f"cut short after {len(rows)} steps, whose results were kept: {faults.now[0]}")
 
 
-def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Family, trained: Team) -> Meeting:
+def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Family, trained: AgentGroup) -> Episode:
     """Make the robot.
 
     Raises:
         UserError: if a flag makes no sense, or the run has no simulator.
     """
     require_simulator(family)
-    if flags.where is not None or flags.group is not None:
-        raise UserError("--where and --group choose among logged data: give --replay DATA with them")
+    if flags.environment is not None or flags.group is not None:
+        raise UserError("--environment and --group choose among logged data: give --replay DATA with them")
     if flags.steps is not None and flags.steps < 1:
         raise UserError(f"--steps must be positive, not {flags.steps}")
     schedule = read_schedule(flags, family, flags.steps or config.steps)
@@ -234,23 +236,23 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     contexts = re.sub(r"[:,=/\s]", "_", flags.schedule or label(schedule.at(0)))
     out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps))
     film = Film(out / "episode", robots, 0, steps, trained, family) if flags.video else None
-    team = team_for(trained, family, [schedule.at(0)])
-    memory, faults = Memory(team, flags.seed), Faults()
+    group = group_for(trained, family, [schedule.at(0)])
+    stream_state, faults = StreamState(group, flags.seed), Faults()
     stream = partial(
         adapt,
-        team,
+        group,
         robots,
         flags.seed,
-        before_step=telling(team, [schedule]),
+        before_step=telling(group, [schedule]),
         belief_draws=BELIEF_DRAWS,
         on_fault=faults,
-        memory=memory,
+        stream_state=stream_state,
     )
     told = {"schedule": [list(change) for change in schedule.changes]}
-    return Meeting(lambda begun: stream(begun=begun), memory, steps, out, told, film, faults)
+    return Episode(lambda resume_point: stream(resume_point=resume_point), stream_state, steps, out, told, film, faults)
 
 
-def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family, trained: Team) -> Meeting:
+def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family, trained: AgentGroup) -> Episode:
     """Read the logged steps.
 
     Raises:
@@ -259,7 +261,7 @@ def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family
     if flags.video:
         raise UserError("--video films a simulator, and --replay has none: leave one of them out")
     assert flags.replay is not None
-    logged = read_stream(flags.replay, flags.where, flags.group, folder, family)
+    logged = read_stream(flags.replay, flags.environment, flags.group, folder, family)
     there = len(logged.transitions)
     steps = there if flags.steps is None else flags.steps
     if not 1 <= steps <= there:
@@ -268,11 +270,11 @@ def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family
     if flags.context is not None or flags.schedule is not None:
         schedule = read_schedule(flags, family, steps)
         contexts = [schedule.at(step) for step in range(steps)]
-    team = team_for(trained, family, contexts[:1])
+    group = group_for(trained, family, contexts[:1])
     out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, f"replay-{logged.name}", steps))
-    memory = Memory(team, flags.seed, acting=False)
-    stream = partial(replay, team, logged.transitions, contexts, flags.seed, BELIEF_DRAWS, memory)
-    return Meeting(stream, memory, steps, out, {"replay": flags.replay, "rewarded": logged.rewarded})
+    stream_state = StreamState(group, flags.seed, acting=False)
+    stream = partial(replay, group, logged.transitions, contexts, flags.seed, BELIEF_DRAWS, stream_state)
+    return Episode(stream, stream_state, steps, out, {"replay": flags.replay, "rewarded": logged.rewarded})
 
 
 def read_schedule(flags: AdaptFlags, family: Family, steps: int) -> Schedule:
@@ -291,22 +293,22 @@ def name_of(flags: AdaptFlags, what: str, steps: int) -> str:
     return file_name(what) + f"-steps{steps}-seed{flags.seed}{checkpoint}"
 
 
-def write_stream(out: Path, journal: Journal) -> None:
+def write_stream(out: Path, checkpoint: StreamCheckpoint) -> None:
     """Write ``transitions.npz`` and, of an agent with a latent, ``beliefs.npz``: draws of the belief after each step
     ``[T, S, d]``, and its log density at them in nats ``[T, S]``.
     """
-    happened = journal.arrays("state", "action", "next_state", "reward")
+    happened = checkpoint.arrays("state", "action", "next_state", "reward")
     steps = len(happened["reward"])
     happened |= {"environment": np.zeros(steps, dtype=np.int64), "step": np.arange(steps)}
     write_whole(out / "transitions.npz", lambda file: np.savez(file, allow_pickle=False, **happened))
-    believed = journal.arrays("latent", "log_q")
+    believed = checkpoint.arrays("latent", "log_q")
     if believed["latent"].shape[-1]:
         write_whole(out / "beliefs.npz", lambda file: np.savez(file, allow_pickle=False, **believed))
     else:
         (out / "beliefs.npz").unlink(missing_ok=True)  # of another agent, whose results were here before
 
 
-def picture(rows: Sequence[dict[str, Any]], trained: Team, family: Family) -> bytes:
+def picture(rows: Sequence[dict[str, Any]], trained: AgentGroup, family: Family) -> bytes:
     """The belief over time."""
     means = trained.beliefs()[0].numpy()
     probe = ContextProbe(means, family.train) if family.numeric and means.shape[1] else None

@@ -21,7 +21,7 @@ from pyro_dynamics.control import CEMConfig, MPCConfig
 from pyro_dynamics.control.precision import Device, Precision
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.inference import ExactConfig, OfflineConfig, SVIUpdateConfig
+from pyro_dynamics.inference import OfflineConfig, RecursiveConfig, SVIUpdateConfig
 from pyro_dynamics.io.files import write_bytes, write_json
 from pyro_dynamics.plots.scaling_figure import draw_scaling
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, preset_config
@@ -147,7 +147,7 @@ def configuration(flags: BenchmarkFlags, preset: BenchmarkPreset) -> RunConfig:
     config = preset_config(FAMILY, preset)
     if preset == "paper":
         update = SVIUpdateConfig(samples=1, compiled=True)
-        config = replace(config, online=OnlineConfig("exact", ExactConfig(), "svi", update))
+        config = replace(config, online=OnlineConfig("recursive", RecursiveConfig(), "svi", update))
     return replace(
         config,
         offline=OfflineConfig(batch_size=BATCH, epochs=1, compiled=True),

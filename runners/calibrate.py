@@ -13,7 +13,7 @@ from pyro_dynamics.diagnostics.stream.calibration import ENOUGH, Calibration, ca
 from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.files import make_room, write_bytes, write_json
+from pyro_dynamics.io.files import ensure_parent, write_bytes, write_json
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.plots.figures import draw_calibration
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, flag_values, online_defaults
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
     refuse_without_latent(config)
     m, episodes = held_out(folder, family, flags)
-    out = make_room(flags.out or folder.path / "calibration.json")
+    out = ensure_parent(flags.out or folder.path / "calibration.json")
 
     agent = trained.agents[0]
     with tqdm(total=len(flags.temperatures) * len(episodes), unit="step", dynamic_ncols=True) as bar:

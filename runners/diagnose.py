@@ -77,7 +77,7 @@ class DiagnoseFlags:
     (simulation-based calibration). 200 tell something: seconds with the Kalman update, minutes with svi."""
     nuts: bool = False
     """Compare the guide with NUTS in each environment, on a thinned data set. Minutes."""
-    beside: tuple[Path, ...] = ()
+    compare: tuple[Path, ...] = ()
     """Runs of other seeds, whose latents are shown beside these after a Procrustes transform."""
     seed: int = 0
     """Names the random streams."""
@@ -122,16 +122,16 @@ def check(flags: DiagnoseFlags) -> None:
 
 def diagnose_run(flags: DiagnoseFlags) -> None:
     """Judge the posteriors of a trained run."""
-    folder, config, family, team = load_run(flags.dir, flags.checkpoint)
-    agent, labels = team.agents[0], environment_labels(family.train, len(family.train))
+    folder, config, family, group = load_run(flags.dir, flags.checkpoint)
+    agent, labels = group.agents[0], environment_labels(family.train, len(family.train))
     m, trained, episodes = read_transitions(folder, flags.checkpoint, agent.task, len(labels))
     believes = bool(agent.latent_dim) and agent.guide.has_density
     check_posterior(flags, config, believes)
-    others = {str(path): latent_means(path, config) for path in flags.beside}
+    others = {str(path): latent_means(path, config) for path in flags.compare}
     out = make_folder(flags.out or folder.path / "diagnose")
 
     (out / "posterior.nc").unlink(missing_ok=True)
-    held_out = predict_held_out(team, episodes, flags.horizon, flags.particles, flags.seed)
+    held_out = predict_held_out(group, episodes, flags.horizon, flags.particles, flags.seed)
     posterior = None
     if believes:
         agents = [agent, *refits(agent, config, family, trained, flags)]
@@ -149,7 +149,7 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
             beside_nuts(agent, trained, flags) if flags.nuts else None,
         )
 
-    how = "told its context" if agent.guide.told else f"guide {config.guide}"
+    how = "told its context" if agent.guide.context_given else f"guide {config.guide}"
     title = f"{family.name}: {config.agent} agent, {how}, round {m}"
     found = Findings(title, family, agent.task, labels, held_out, posterior)
     settings = {name: getattr(flags, name) for name in ("horizon", "particles", "refits", "seed")}
@@ -204,9 +204,9 @@ def check_posterior(flags: DiagnoseFlags, config: RunConfig, believes: bool) -> 
     Raises:
         UserError: saying so.
     """
-    if not believes and (flags.refits or flags.sbc or flags.nuts or flags.beside):
+    if not believes and (flags.refits or flags.sbc or flags.nuts or flags.compare):
         who = ORACLE if config.agent == "oracle" else f"a {config.agent} agent with the guide {config.guide}"
-        raise UserError(f"{who} has no posterior: leave out --refits, --sbc, --nuts and --beside")
+        raise UserError(f"{who} has no posterior: leave out --refits, --sbc, --nuts and --compare")
 
 
 def latent_means(path: Path, config: RunConfig) -> np.ndarray:
@@ -215,10 +215,10 @@ def latent_means(path: Path, config: RunConfig) -> np.ndarray:
     Raises:
         UserError: if it is none.
     """
-    _, other, _, team = load_run(path)
+    _, other, _, group = load_run(path)
     if (other.family, other.agent) != (config.family, config.agent):
-        raise UserError(f"--beside {path} is a {other.agent} run of {other.family}, not of {config.family}")
-    return team.beliefs()[0].numpy()
+        raise UserError(f"--compare {path} is a {other.agent} run of {other.family}, not of {config.family}")
+    return group.beliefs()[0].numpy()
 
 
 def refits(agent: Agent, config: RunConfig, family: Family, data: Transitions, flags: DiagnoseFlags) -> list[Agent]:
@@ -227,8 +227,8 @@ def refits(agent: Agent, config: RunConfig, family: Family, data: Transitions, f
         config.offline,
         guide_learning_rate=REFIT_RATE,
         min_steps=max(REFIT_STEPS, config.offline.min_steps),
-        decay=True,
-        spread=0.0 if type(agent.guide).match is Guide.match else REFIT_SPREAD,
+        lr_decay=True,
+        init_mean_std=0.0 if type(agent.guide).match is Guide.match else REFIT_SPREAD,
     )
     found = []
     for index in trange(flags.refits, desc="refits", unit="fit", disable=None if flags.refits else True):
@@ -259,15 +259,15 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     """Judge the belief along an adaptation."""
     adaptation = load_adaptation(flags.dir)
     run = run_of(flags.dir, adaptation.summary)
-    _, _, family, team = load_run(run, adaptation.summary["checkpoint"])
-    if adaptation.summary.get("network", team.fingerprint()) != team.fingerprint():  # older ones do not tell it
+    _, _, family, group = load_run(run, adaptation.summary["checkpoint"])
+    if adaptation.summary.get("network", group.fingerprint()) != group.fingerprint():  # older ones do not tell it
         raise UserError(f"{flags.dir} was made with another network than the one that {run} holds now: adapt again")
     for context in {context for context in adaptation.contexts if context is not None}:  # logged streams may not know
         family.parse_context(context)  # one that the family does not know is refused in words
     out = make_folder(flags.out or flags.dir / "diagnose")
-    means = team.beliefs()[0].numpy()
+    means = group.beliefs()[0].numpy()
     diagnosis = diagnose_stream(
-        team.agents[0],
+        group.agents[0],
         adaptation.transitions,
         adaptation.latent,
         adaptation.log_q,

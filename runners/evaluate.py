@@ -17,14 +17,14 @@ from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.checked_env import limit_steps
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.files import make_folder, make_room, write_json
+from pyro_dynamics.io.files import ensure_parent, make_folder, write_json
 from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.plots.video import Film, make_robots
 from pyro_dynamics.rollouts.adaptation import adapt
 from pyro_dynamics.rollouts.adaptation_summary import describe
 from pyro_dynamics.rollouts.fault_log import Faults
 from pyro_dynamics.runners.common.configuration import OnlineConfig, online_defaults
-from pyro_dynamics.runners.common.factory import load_run, set_threads, team_for
+from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
 from pyro_dynamics.runners.main import run_as_module
 
 VIDEO_DRAWS = 200
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError("--steps and --episodes must be positive")
 
     name = name_of(flags, online_defaults([str(flags.dir), *(["--realtime"] if flags.realtime else [])]))
-    out = make_room(flags.out or folder.path / f"evaluation{name}.json")
+    out = ensure_parent(flags.out or folder.path / f"evaluation{name}.json")
 
     robots = make_robots(family, contexts, steps, flags.video)
     limit_steps(robots, flags.step_limit)
@@ -113,8 +113,8 @@ def main(arguments: Sequence[str]) -> None:
             with ExitStack() as cameras:
                 filming = [cameras.enter_context(film) for film in films]
                 faults.begin()
-                team = team_for(trained, family, contexts)
-                for step in adapt(team, robots, flags.seed, episode, belief_draws=draws, on_fault=faults):
+                group = group_for(trained, family, contexts)
+                for step in adapt(group, robots, flags.seed, episode, belief_draws=draws, on_fault=faults):
                     returns += step.reward * step.alive
                     log_likelihoods += torch.where(step.alive, step.log_likelihood, torch.zeros(()))
                     alive_steps += step.alive

@@ -14,7 +14,7 @@ from pyro_dynamics.datasets.logged_family import LoggedFamily
 from pyro_dynamics.datasets.minari_data import minari, write_minari
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.files import make_room
+from pyro_dynamics.io.files import ensure_parent
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners.common.configuration import from_json
 from pyro_dynamics.runners.common.factory import family_of
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
     count = f"{len(data.episode)} transitions, {data.episode.max() + 1} episodes"
     for path, write in ((flags.npz, write_npz), (flags.csv, write_csv)):
         if path is not None:
-            write(make_room(path), data)
+            write(ensure_parent(path), data)
             print(f"{path}: {count}")
     if flags.minari is not None:
         observations, actions, spec = spaces(family, config.steps)

@@ -22,7 +22,7 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import EnsembleConfig
 from pyro_dynamics.plots.fit_figure import draw_fit
 from pyro_dynamics.runners.common.configuration import (
-    QUICK_TO_CHANGE_ITS_MIND,
+    CHANGEPOINT_KALMAN,
     GuideName,
     OnlineConfig,
     RunConfig,
@@ -33,7 +33,7 @@ from pyro_dynamics.runners.common.configuration import (
     with_choices,
 )
 from pyro_dynamics.runners.common.data_sources import read_data
-from pyro_dynamics.runners.common.factory import action_space, build_team, set_threads
+from pyro_dynamics.runners.common.factory import action_space, build_group, set_threads
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
 from pyro_dynamics.transitions import Transitions
@@ -56,9 +56,9 @@ class FitConfig:
     )
     guide_config: Annotated[object, tyro.conf.arg(name="guide")] = field(default_factory=DiagonalConfig)
     offline: OfflineConfig = field(
-        default_factory=lambda: OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=4000, decay=True)
+        default_factory=lambda: OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=4000, lr_decay=True)
     )
-    online: Annotated[OnlineConfig, tyro.conf.arg(name="")] = QUICK_TO_CHANGE_ITS_MIND
+    online: Annotated[OnlineConfig, tyro.conf.arg(name="")] = CHANGEPOINT_KALMAN
 
 
 @dataclass(frozen=True)
@@ -117,24 +117,26 @@ def main(arguments: Sequence[str]) -> None:
     family = LoggedFamily.of(described)
     config = run_config(flags, int(data.transitions.step.max()) + 1)
     require_sizes(config)
-    team = build_team(config, family, action_space(family, config.steps))
+    group = build_group(config, family, action_space(family, config.steps))
     path = flags.out or Path("runs") / f"fit-{config.agent}-{config.seed}"
     RunFolder.require_free(path)
     with lock_folder(path):  # only now: data and settings that make no sense have been refused
         elbos: list[float] = []
-        with tqdm(desc="training", unit="epoch", dynamic_ncols=True, total=epochs(config, team.shares, trained)) as bar:
+        with tqdm(
+            desc="training", unit="epoch", dynamic_ncols=True, total=epochs(config, group.shares, trained)
+        ) as bar:
 
             def on_epoch(epoch: int, elbo: float) -> None:
                 elbos.append(elbo)
                 bar.set_postfix_str(f"ELBO {elbo:.2f} nats a transition", refresh=False)
                 bar.update()
 
-            team.train(trained, derive_generator(config.seed, "fit", "training"), on_epoch)
-        rows = fit_metrics(team, data, trained, held_out)
+            group.train(trained, derive_generator(config.seed, "fit", "training"), on_epoch)
+        rows = fit_metrics(group, data, trained, held_out)
         folder = RunFolder.create(path, to_json(config))  # only now: a fit that is cut short leaves --out free
         described.save(folder.path)
-        folder.save_round(0, trained, [], team.state_dict(), ())
-        folder.save_round(1, held_out, rows, team.state_dict(), ())
+        folder.save_round(0, trained, [], group.state_dict(), ())
+        folder.save_round(1, held_out, rows, group.state_dict(), ())
         write_json_lines(folder.path / "learning.jsonl", ({"epoch": i, "elbo": elbo} for i, elbo in enumerate(elbos)))
         write_bytes(folder.path / "fit.png", draw_fit(elbos, rows, family.axis))
     print_table(rows, family, folder)

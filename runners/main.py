@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyro_dynamics.errors import EnvironmentFault, UserError
+from pyro_dynamics.runners.common.renamed import with_new_names
 from pyro_dynamics.version import __version__
 
 COMMANDS = {
@@ -61,7 +62,8 @@ def run(command: str, arguments: Sequence[str]) -> int:
     """Run the module of ``command``; a :class:`UserError` becomes one line and exit code 2."""
     try:
         with told_limits():
-            code = importlib.import_module(f"pyro_dynamics.runners.{command}").main(arguments) or 0
+            runner = importlib.import_module(f"pyro_dynamics.runners.{command}")
+            code = runner.main(with_new_names(arguments)) or 0
             sys.stdout.flush()  # here, where it can be told that what was printed did not fit on a disk
         return code
     except EnvironmentFault as fault:

@@ -16,11 +16,11 @@ from pyro_dynamics.reports.report_folder import write_report
 from pyro_dynamics.reports.reproduction_report import findings
 from pyro_dynamics.reproduction.results import RANDOM, Measurement, Results
 from pyro_dynamics.reproduction.sensitivity import influence_of
-from pyro_dynamics.rollouts.evaluation import Handling, meet, random_returns
-from pyro_dynamics.runners.common.factory import load_run, set_threads, team_for
-from pyro_dynamics.runners.common.protocols import HANDLINGS, PROTOCOLS, TRAINED, Protocol, Scale, run_config
+from pyro_dynamics.rollouts.evaluation import BeliefAblation, evaluate, random_returns
+from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
+from pyro_dynamics.runners.common.protocols import BELIEF_ABLATIONS, PROTOCOLS, TRAINED, Protocol, Scale, run_config
 from pyro_dynamics.runners.main import run_as_module
-from pyro_dynamics.runners.train import train_or_go_on
+from pyro_dynamics.runners.train import train_or_resume
 
 PAPER_AGENTS = ("latent", "generalist", "specialist")
 FIGURES = ("learning", "tests", "dynamic", "latents", "ablation", "influence")
@@ -120,12 +120,12 @@ def plan(protocol: Protocol, flags: ReproduceFlags) -> tuple[list[Run], list[Mea
 def measurements_of(protocol: Protocol, run: Run, flags: ReproduceFlags) -> Iterator[Measurement]:
     """What is measured of one trained run."""
     family, agent, seed = run
-    handlings = HANDLINGS if agent == "latent" and seed < flags.baseline_seeds else [agent]
+    ablations = BELIEF_ABLATIONS if agent == "latent" and seed < flags.baseline_seeds else [agent]
     for checkpoint in protocol.checkpoints_of(family):
         if family != protocol.family:
             yield Measurement(family, agent, seed, "ablation" if family == protocol.ablation else "test", checkpoint)
             continue
-        for name in handlings:
+        for name in ablations:
             if name != "oracle-reset" and {"tests", "latents"} & set(flags.figures):
                 yield Measurement(family, name, seed, "test", checkpoint)
             if name != "shuffled" and "dynamic" in flags.figures:  # there is one belief, and none to exchange it with
@@ -158,7 +158,7 @@ def work(results: Results, flags: ReproduceFlags, runs: Sequence[Run], measureme
         check_time()
         print(f"[{index + 1}/{len(runs)}] {' '.join(map(str, run))}", flush=True)
         try:
-            train_or_go_on(config, results.run(*run), after_round=check_time, step_limit=flags.step_limit)
+            train_or_resume(config, results.run(*run), after_round=check_time, step_limit=flags.step_limit)
             with lock_folder(results.run(*run)):
                 for measurement in own:
                     check_time()
@@ -179,7 +179,7 @@ def report(results: Results, protocol: Protocol, runs: Sequence[Run], measuremen
 
 def trained_run(measurement: Measurement) -> Run:
     """The run whose agent is measured."""
-    agent = "latent" if measurement.agent in HANDLINGS else measurement.agent
+    agent = "latent" if measurement.agent in BELIEF_ABLATIONS else measurement.agent
     return measurement.family, agent, measurement.seed
 
 
@@ -203,21 +203,21 @@ def measure(results: Results, flags: ReproduceFlags, measurement: Measurement) -
     _, config, family, trained = load_run(path, measurement.checkpoint)
     robots = family.make_vector(schedules, config.steps)
     limit_steps(robots, flags.step_limit)
-    team = team_for(trained, family, [schedule.at(0) for schedule in schedules])
+    group = group_for(trained, family, [schedule.at(0) for schedule in schedules])
     dynamic = measurement.split == "dynamic"
     episodes = protocol.dynamic_episodes if dynamic else protocol.test_episodes
-    handling = HANDLINGS.get(measurement.agent, Handling())
+    ablation = BELIEF_ABLATIONS.get(measurement.agent, BeliefAblation())
     words = f"{measurement.agent} {measurement.seed} round {measurement.checkpoint} {measurement.split}"
     with tqdm(total=episodes * config.steps, desc=words, unit="step", dynamic_ncols=True, leave=False) as bar:
-        meeting = meet(team, robots, schedules, episodes, measurement.seed, handling, bar.update)
+        result = evaluate(group, robots, schedules, episodes, measurement.seed, ablation, bar.update)
     robots.close()
     scores = [
-        {"context": name, "episode": episode, "return": float(meeting.returns[episode, k])}
+        {"context": name, "episode": episode, "return": float(result.returns[episode, k])}
         for k, name in enumerate(names)
         for episode in range(episodes)
     ]
     latents = [
-        {"context": name, "mean": meeting.mean[k].tolist(), "sd": meeting.scale[k].tolist()}
+        {"context": name, "mean": result.mean[k].tolist(), "sd": result.scale[k].tolist()}
         for k, name in enumerate(names)
         if config.agent == "latent"  # what an oracle has is no belief
     ]

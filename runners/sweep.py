@@ -16,7 +16,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import make_folder, write_bytes
 from pyro_dynamics.runners import train
 from pyro_dynamics.runners.common.configuration import GuideName, Preset
-from pyro_dynamics.runners.common.factory import action_space, build_team
+from pyro_dynamics.runners.common.factory import action_space, build_group
 from pyro_dynamics.runners.common.sweep_jobs import DEFAULT_GUIDE, Job, is_finished, make_job, work
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.sweeps.on_ray import connected, import_ray, run_jobs
@@ -137,7 +137,7 @@ def refuse_what_cannot_be_built(jobs: Sequence[Job]) -> None:
     """Build the agents of every configuration once, so that settings which do not go together are told at once."""
     for config in dict.fromkeys(replace(job.config, seed=0) for job in jobs):
         family = find_family(config.family)
-        build_team(config, family, action_space(family, config.steps))
+        build_group(config, family, action_space(family, config.steps))
 
 
 def run_missing(

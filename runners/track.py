@@ -22,11 +22,11 @@ from pyro_dynamics.io.files import make_folder, write_bytes, write_json
 from pyro_dynamics.plots.tracking_figure import draw_tracks
 from pyro_dynamics.rollouts.tracking import Track, summarise, track
 from pyro_dynamics.runners.common.configuration import OnlineConfig
-from pyro_dynamics.runners.common.factory import load_run, set_threads, team_for
+from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
 from pyro_dynamics.runners.common.limits import require_reasonable
 from pyro_dynamics.runners.main import run_as_module
 
-TOLD = "told"
+ORACLE_RESET = "oracle-reset"
 """The yardstick: the exact belief of an agent that is told of the switch, and returns to the prior there."""
 
 
@@ -49,8 +49,8 @@ class TrackFlags:
     """Episodes, in lockstep; each has its own initial state."""
     seed: int = 0
     """Names the random streams."""
-    beliefs: tuple[str, ...] = (TOLD, *BELIEFS)
-    """Beliefs to measure, each with its default settings or with those after a colon: power:retention=0.9."""
+    beliefs: tuple[str, ...] = (ORACLE_RESET, *BELIEFS)
+    """Beliefs to measure, each with its default settings or with those after a colon: power:forgetting_factor=0.9."""
     updates: tuple[str, ...] = tuple(UPDATES)
     """Updates to measure each belief with."""
     temperature: float | None = None
@@ -87,11 +87,11 @@ def main(arguments: Sequence[str]) -> None:
             file = out / f"{belief.replace(':', '-')}-{update}.json"
             result = stored_track(file, settings)
             if result is None:
-                team = team_for(load_run(flags.dir, online=online)[-1], family, [schedule.at(0)] * flags.seeds)
+                group = group_for(load_run(flags.dir, online=online)[-1], family, [schedule.at(0)] * flags.seeds)
                 robots = family.make_vector([schedule] * flags.seeds, steps)
                 limit_steps(robots, flags.step_limit)
-                told_at = schedule.changes[-1][0] if belief == TOLD else None
-                result = track(team, robots, probe, flags.seed, told_at, lambda: bar.update(1))
+                told_at = schedule.changes[-1][0] if belief == ORACLE_RESET else None
+                result = track(group, robots, probe, flags.seed, told_at, lambda: bar.update(1))
                 robots.close()
                 if (lasted := len(result.reward[0])) <= schedule.last_change:
                     raise UserError(
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str]) -> None:
     change = schedule.last_change or None
     goal = place(schedule.at(schedule.last_change))
     summary = {
-        name: summarise(value, change, goal, tracks.get(f"{TOLD} {name.split()[1]}"), settle)
+        name: summarise(value, change, goal, tracks.get(f"{ORACLE_RESET} {name.split()[1]}"), settle)
         for name, value in tracks.items()
     }
     table = "\n".join(table_rows(summary))
@@ -191,10 +191,10 @@ def online_config(belief: str, update: str) -> OnlineConfig:
         UserError: if there is no such belief, update or setting.
     """
     name, _, text = belief.partition(":")
-    kind = "exact" if name == TOLD else name
+    kind = "recursive" if name == ORACLE_RESET else name
     if kind not in BELIEFS or update not in UPDATES:
         raise UserError(
-            f"unknown belief or update {belief!r}, {update!r}: beliefs are {', '.join((TOLD, *BELIEFS))}; "
+            f"unknown belief or update {belief!r}, {update!r}: beliefs are {', '.join((ORACLE_RESET, *BELIEFS))}; "
             f"updates are {', '.join(UPDATES)}"
         )
     try:
@@ -211,7 +211,7 @@ def online_config(belief: str, update: str) -> OnlineConfig:
 
 def table_rows(summary: dict[str, dict[str, Any]]) -> list[str]:
     """The table as Markdown: medians over seeds of the steps, means of the rest."""
-    told = {name.split()[1]: value for name, value in summary.items() if name.startswith(TOLD)}
+    told = {name.split()[1]: value for name, value in summary.items() if name.startswith(ORACLE_RESET)}
     rows = [
         "| belief | update | steps to 90 %: median (each) | return | after the change, less told "
         "| adaptive coverage: before | after | network's own: before | after | ms an update |",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args
 
 import tyro
 
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.logged_family import FILE
 from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.environments.checked_env import limit_steps
@@ -23,7 +23,7 @@ from pyro_dynamics.plots.figures import draw_training
 from pyro_dynamics.rollouts.progress import Progress
 from pyro_dynamics.rollouts.task_check import check_task
 from pyro_dynamics.rollouts.tensorboard import TensorBoard, summary_writer
-from pyro_dynamics.rollouts.training import learn
+from pyro_dynamics.rollouts.training import train
 from pyro_dynamics.runners.common.configuration import (
     Preset,
     RunConfig,
@@ -35,7 +35,7 @@ from pyro_dynamics.runners.common.configuration import (
     to_json,
     with_choices,
 )
-from pyro_dynamics.runners.common.factory import build_team, describe_planning, set_threads
+from pyro_dynamics.runners.common.factory import build_group, describe_planning, set_threads
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
 
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> None:
         summary_writer()  # told before there is a folder, if it is missing
     path = flags.resume or flags.out or Path("runs") / default_name(flags.run)
     folder = train_run(
-        flags.run, path, go_on=flags.resume is not None, tensorboard=flags.tensorboard, step_limit=flags.step_limit
+        flags.run, path, resume=flags.resume is not None, tensorboard=flags.tensorboard, step_limit=flags.step_limit
     )
     print_returns(folder, find_family(flags.run.family))
 
@@ -82,7 +82,7 @@ def train_run(
     config: RunConfig,
     path: Path,
     *,
-    go_on: bool,
+    resume: bool,
     tensorboard: bool = False,
     after_round: Callable[[int], None] | None = None,
     step_limit: float | None = None,
@@ -92,7 +92,7 @@ def train_run(
     Args:
         config: the configuration.
         path: the folder.
-        go_on: after the last whole round of the run that is there; otherwise the folder must be new.
+        resume: after the last whole round of the run that is there; otherwise the folder must be new.
         tensorboard: write the metrics of each round to ``tensorboard`` in the folder too.
         after_round: told of each round that is safe on the disk; what it raises ends the training there.
         step_limit: seconds that a step of an environment may take.
@@ -103,30 +103,30 @@ def train_run(
     family = find_family(config.family)
     robots = family.make_vector(family.train * config.episodes, config.steps)
     limit_steps(robots, step_limit)
-    team = build_team(config, family, robots.single_action_space)
-    if not go_on:
-        warn_of_task(config, family, team, step_limit)
+    group = build_group(config, family, robots.single_action_space)
+    if not resume:
+        warn_of_task(config, family, group, step_limit)
         RunFolder.require_free(path)
     with closing(robots), lock_folder(path):  # only now: settings that make no sense have been refused
-        folder = open_folder(config, path, go_on)
+        folder = open_folder(config, path, resume)
         data = folder.transitions()
         if data:
             require_same(folder, data, family)
-            team.load_state_dict(folder.checkpoint())
+            group.load_state_dict(folder.checkpoint())
         print(describe_planning(config.precision, config.device))
         progress = Progress(family.train, config.rounds, config.steps, done=len(data))
         board = TensorBoard(folder.path / "tensorboard", len(data)) if tensorboard else None
 
         def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
-            folder.save_round(m, transitions, rows, team.state_dict(), config.keep)
+            folder.save_round(m, transitions, rows, group.state_dict(), config.keep_checkpoints)
             if board is not None:
                 board.round(m, rows, progress.elbo)
             if after_round is not None:
                 after_round(m)
 
         with closing(progress.bar), closing(board) if board is not None else nullcontext():
-            learn(
-                team,
+            train(
+                group,
                 robots,
                 family.train,
                 data,
@@ -140,7 +140,7 @@ def train_run(
         return folder
 
 
-def train_or_go_on(
+def train_or_resume(
     config: RunConfig,
     path: Path,
     after_round: Callable[[int], None] | None = None,
@@ -154,7 +154,7 @@ def train_or_go_on(
     folder = part_there(config, path)
     if folder is not None and is_whole(folder, config):
         return folder
-    return train_run(config, path, go_on=folder is not None, after_round=after_round, step_limit=step_limit)
+    return train_run(config, path, resume=folder is not None, after_round=after_round, step_limit=step_limit)
 
 
 def part_there(config: RunConfig, path: Path) -> RunFolder | None:
@@ -178,11 +178,11 @@ def is_whole(folder: RunFolder, config: RunConfig) -> bool:
     return (folder.last_round or 0) >= config.rounds and (folder.path / "training.png").is_file()
 
 
-def warn_of_task(config: RunConfig, family: Family, team: Team, step_limit: float | None) -> None:
+def warn_of_task(config: RunConfig, family: Family, group: AgentGroup, step_limit: float | None) -> None:
     """Check the task on robots of their own, and say where it is not what the environment does."""
     robots = family.make_vector(family.train, config.steps)
     limit_steps(robots, step_limit)
-    for warning in check_task(team.agents[0].task, robots, config.seed):
+    for warning in check_task(group.agents[0].task, robots, config.seed):
         print(f"warning: {warning}", file=sys.stderr)
     robots.close()
 
@@ -233,9 +233,9 @@ def default_name(config: RunConfig) -> str:
     return f"{find_family(config.family).name}-{config.agent}-{config.preset}-{config.seed}"
 
 
-def open_folder(config: RunConfig, path: Path, go_on: bool) -> RunFolder:
+def open_folder(config: RunConfig, path: Path, resume: bool) -> RunFolder:
     """The folder of a new run, or of one to go on with."""
-    if not go_on:
+    if not resume:
         return RunFolder.create(path, to_json(config))
     folder = RunFolder.open(path)
     if (folder.last_round or 0) > config.rounds:

@@ -18,9 +18,9 @@ from pyro_dynamics.io.stream_folder import load_adaptation
 from pyro_dynamics.reproduction.results import Measurement, Results
 from pyro_dynamics.rollouts.adaptation import AdaptationStep, adapt
 from pyro_dynamics.rollouts.adaptation_summary import as_row, summarise
-from pyro_dynamics.rollouts.stream_checkpoint import Journal
-from pyro_dynamics.rollouts.stream_state import Begun, Memory
-from pyro_dynamics.runners.common.factory import load_run, team_for
+from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
+from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
+from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.compare import mean_returns
 from pyro_dynamics.runners.diagnose import run_of
 from pyro_dynamics.runners.main import main
@@ -76,12 +76,20 @@ def make_samples(home: Path) -> Path:
     return home
 
 
-def unfinished(home: Path) -> tuple[Journal, Memory, Callable[[Begun | None], Iterator[AdaptationStep]]]:
+def unfinished(
+    home: Path,
+) -> tuple[StreamCheckpoint, StreamState, Callable[[ResumePoint | None], Iterator[AdaptationStep]]]:
     """The journal of an adaptation that was stopped after two steps, or of one that shall be."""
     _, _, family, trained = load_run(home / "run")
-    journal, team = Journal(home / "unfinished", {"seed": 0}), team_for(trained, family, [4.0])
-    robots, memory = family.make_vector([4.0], 3), Memory(team, 0)
-    return journal, memory, lambda begun: adapt(team, robots, 0, belief_draws=5, memory=memory, begun=begun)
+    journal, group = StreamCheckpoint(home / "unfinished", {"seed": 0}), group_for(trained, family, [4.0])
+    robots, stream_state = family.make_vector([4.0], 3), StreamState(group, 0)
+    return (
+        journal,
+        stream_state,
+        lambda resume_point: adapt(
+            group, robots, 0, belief_draws=5, stream_state=stream_state, resume_point=resume_point
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -128,7 +136,7 @@ def _journal(home: Path) -> None:
     journal, _, stream = unfinished(home)
     _, _, family, trained = load_run(home / "run")
     journal.arrays("state", "action", "next_state", "reward", "latent", "log_q", "seconds")
-    (last,) = stream(journal.begun())
+    (last,) = stream(journal.resume_point())
     summarise([*journal.rows(), as_row(last)], trained, family)
 
 

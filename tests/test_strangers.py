@@ -139,7 +139,7 @@ def rewrite(file: Path, ending: str, change: Callable[[bytes], bytes], compress:
     file.write_bytes(out.getvalue())
 
 
-# Memory
+# StreamState
 
 
 def header(shape: tuple[int, ...], kind: str = "<f4") -> bytes:

@@ -51,7 +51,7 @@ class Planner:
         """
         raise NotImplementedError
 
-    def widen(self, problems: Tensor) -> None:
+    def reset_plans(self, problems: Tensor) -> None:
         """Search anew where the world has changed: the next search starts from 0, the middle of the bounds.
 
         Every planner restores its spread at every step, and clips it at the bounds; what still narrows a search is a

@@ -25,8 +25,8 @@ class ICEMConfig:
         sigma: standard deviation at the start of every step, in actions of [-1, 1].
         smoothing: weight of the old mean and standard deviation in the new ones.
         keep: fraction of the elites that compete again, in the next iteration and in the next step.
-        carry: weight of the last step's final deviation, a step later, in the first one of this step; at 0 every step
-            starts at sigma, as in the paper. A plan that was found once is then searched more closely.
+        std_carry: weight of the last step's final deviation, a step later, in the first one of this step; at 0 every
+            step starts at sigma, as in the paper. A plan that was found once is then searched more closely.
         execute: the mean of the elites, or the best sample of the last iteration (the paper's choice, which on a
             learned model finds the model's faults).
     """
@@ -39,12 +39,12 @@ class ICEMConfig:
     sigma: float = 0.5
     smoothing: float = 0.1
     keep: float = 0.3
-    carry: float = 0.0
+    std_carry: float = 0.0
     execute: Literal["mean", "best"] = "mean"
 
     def __post_init__(self) -> None:
         require_positive(self, "candidates", "iterations", "sigma")
-        require_fraction(self, "smoothing", "keep", "carry")
+        require_fraction(self, "smoothing", "keep", "std_carry")
         if not 1 <= self.elites <= self.candidates // 2:
             raise UserError(f"elites must lie between 1 and half the {self.candidates} candidates, not {self.elites}")
         if not 0 <= self.beta < float("inf"):
@@ -86,9 +86,9 @@ class ICEM(Planner):
     def plans(self) -> dict[str, Tensor | None]:
         return {**super().plans(), "elites": self.elites, "deviation": self.deviation}
 
-    def widen(self, problems: Tensor) -> None:
+    def reset_plans(self, problems: Tensor) -> None:
         # The kept elites stay: they are judged anew, and win only if they are still good.
-        super().widen(problems)
+        super().reset_plans(problems)
         if self.deviation is not None:
             self.deviation = self.deviation.masked_fill(problems[:, None, None], self.config.sigma)
 
@@ -97,7 +97,7 @@ class ICEM(Planner):
     ) -> Tensor:
         config, mean = self.config, self.start(shape, generator)
         fresh = torch.full_like(mean, config.sigma)
-        deviation = fresh if self.deviation is None else fresh.lerp(self.deviation, config.carry)
+        deviation = fresh if self.deviation is None else fresh.lerp(self.deviation, config.std_carry)
         kept = self.elites if self.elites is not None else mean[:, None][:, :0]
         for i, count in enumerate(config.populations):
             candidates = self._propose(mean, deviation, count, generator)

@@ -23,13 +23,13 @@ class MPCConfig:
         particles: number P of particles for each candidate.
         common_noise: compare all candidates under the same transition noise, which few candidates need more than
             many; PETS draws it anew for each.
-        widen: search anew, without the last plan, where the belief finds that the environment has changed.
+        reset_on_change: search anew, without the last plan, where the belief finds that the environment has changed.
     """
 
     horizon: int = 30
     particles: int = 20
     common_noise: bool = False
-    widen: bool = False
+    reset_on_change: bool = False
 
     def __post_init__(self) -> None:
         require_positive(self, "horizon", "particles")
@@ -71,16 +71,16 @@ class MPC:
         kept = {"environment": self.environment, **self.planner.plans()}
         return {name: value if value is None else value.clone() for name, value in kept.items()}
 
-    def take_up(self, kept: Mapping[str, Tensor | None]) -> None:
+    def load_plans(self, kept: Mapping[str, Tensor | None]) -> None:
         """Go on with what :meth:`plans` gave."""
         self.environment = kept["environment"]
         for name in self.planner.plans():
             setattr(self.planner, name, kept[name])
 
-    def widen(self, environments: Tensor) -> None:
-        """Search anew in these environments ``[n]``, where a change was found (see :meth:`Planner.widen`)."""
+    def reset_plans(self, environments: Tensor) -> None:
+        """Search anew in these environments ``[n]``, where a change was found (see :meth:`Planner.reset_plans`)."""
         if self.environment is not None:
-            self.planner.widen(torch.isin(self.environment, environments))
+            self.planner.reset_plans(torch.isin(self.environment, environments))
 
     @torch.inference_mode()
     def act(self, state: Tensor, posterior: Distribution, environment: Tensor, generator: torch.Generator) -> Tensor:

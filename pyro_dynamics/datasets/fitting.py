@@ -1,11 +1,11 @@
-"""Fitting a team to logged transitions alone: what is held out, and how well it is foretold."""
+"""Fitting a group to logged transitions alone: what is held out, and how well it is foretold."""
 
 import math
 from typing import Any
 
 import torch
 
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
@@ -60,10 +60,12 @@ def hold_out(data: LoggedData, share: float, seed: int) -> tuple[Transitions, Tr
     return rows.select(~kept), rows.select(kept)
 
 
-def fit_metrics(team: Team, data: LoggedData, trained: Transitions, held_out: Transitions) -> list[dict[str, Any]]:
+def fit_metrics(
+    group: AgentGroup, data: LoggedData, trained: Transitions, held_out: Transitions
+) -> list[dict[str, Any]]:
     """A row for each environment, with the keys of a round of ``train``, and how much data there was."""
-    mean, scale = team.beliefs()
-    right, wrong = latent_gaps(team, held_out)
+    mean, scale = group.beliefs()
+    right, wrong = latent_gaps(group, held_out)
     episodes = [int(held_out.environment[episode[0]]) for episode in held_out.episodes()]
     return [
         {

@@ -16,7 +16,7 @@ from pyro_dynamics.data_files import read_json
 from pyro_dynamics.datasets.hdf5_check import require_plain_hdf5
 from pyro_dynamics.datasets.logged_data import Log, refuse_not_finite
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.files import reason, require_room
+from pyro_dynamics.io.files import check_free_space, reason
 from pyro_dynamics.io.untrusted_folders import require_inside
 
 NOT_A_COLUMN = {"id", "seed", "total_steps"}
@@ -198,7 +198,7 @@ def write_minari(
                 raise FileExistsError("it already exists")
             rmtree(begun, ignore_errors=True)  # of one that was killed
             begun.mkdir(parents=True)
-            require_room(begun, most_bytes(episodes))
+            check_free_space(begun, most_bytes(episodes))
             with _root(begun):
                 dataset = package.create_dataset_from_buffers(
                     name,

@@ -172,7 +172,8 @@ def look_at_latents(tree: DataTree, contexts: Sequence[Context]) -> Latents:
     """Measures over all environments of a tree.
 
     Args:
-        tree: from :func:`~pyro_dynamics.diagnostics.posterior.datatree.to_datatree`; refits are its chains after the first.
+        tree: from :func:`~pyro_dynamics.diagnostics.posterior.datatree.to_datatree`; refits are its chains after the
+            first.
         contexts: the true hidden parameters.
     """
     e = tree["posterior"]["e"]

@@ -85,8 +85,8 @@ def check_movable(guide: Any) -> None:
         move_apart(guide.for_environments(1), 1.0, torch.Generator())
     except UserError:
         raise UserError(
-            f"spread moves the means of a Gaussian apart, which {type(guide).__name__} cannot take over: choose a "
-            "Gaussian guide (diagonal, full-rank, low-rank, laplace) or leave spread at 0"
+            f"init-mean-std moves the means of a Gaussian apart, which {type(guide).__name__} cannot take over: choose "
+            "a Gaussian guide (diagonal, full-rank, low-rank, laplace) or leave init-mean-std at 0"
         ) from None
 
 

@@ -20,7 +20,7 @@ from pyro_dynamics.inference.collapse_prevention import LatentSite, check_movabl
 from pyro_dynamics.inference.compiled.compiled_gradients import CompiledGradients
 from pyro_dynamics.inference.divergence import Diverged, diverging_is_told, is_finite, is_sound
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
-from pyro_dynamics.parameters import held_constant
+from pyro_dynamics.parameters import frozen
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Minibatch, shuffled_minibatches
 
@@ -43,7 +43,7 @@ class OfflineConfig:
         epochs: passes over all data in one training ("iterations" in the paper).
         min_steps: at least this many gradient steps in one training, by more epochs where the data is little. A
             latent wakes after some thousands of steps, and early rounds starve without.
-        decay: let both rates fall linearly to nothing over the second half of each training, and start anew with the
+        lr_decay: let both rates fall linearly to nothing over the second half of each training, and start anew with the
             next. PETS keeps them; without the fall the noise of the last steps costs several nats a transition.
         kl_warm_up: against collapse: the fraction of each training, up to 1, over which the weight of the divergence
             KL(q || p) rises linearly from 0 to 1; 0 for full weight at once, as in the paper. See docs/collapse.md.
@@ -51,7 +51,7 @@ class OfflineConfig:
         compiled: take the gradients by one compiled graph: the same to float32 accuracy, and faster, after a first call
             of some ten seconds. For every guide but amortized ones, without kl_warm_up and free_nats; needs a C++
             compiler. Else it changes nothing.
-        spread: against collapse: before the first training the guide's means are moved apart at random, by this
+        init_mean_std: against collapse: before the first training the guide's means are moved apart at random, by this
             standard deviation. Needs a Gaussian guide.
     """
 
@@ -60,17 +60,17 @@ class OfflineConfig:
     batch_size: int = 32
     epochs: int = 10
     min_steps: int = 1
-    decay: bool = False
+    lr_decay: bool = False
     kl_warm_up: float = 0.0
     free_nats: float = 0.0
-    spread: float = 0.0
+    init_mean_std: float = 0.0
     compiled: bool = False
 
     def __post_init__(self) -> None:
         require_positive(self, "learning_rate", "guide_learning_rate", "batch_size", "epochs", "min_steps")
         if not 0 <= self.kl_warm_up <= 1:  # NaN compares false and is refused too
             raise UserError(f"kl-warm-up is a fraction of a training, from 0 (off) to 1, not {self.kl_warm_up}")
-        for name in ("free_nats", "spread"):
+        for name in ("free_nats", "init_mean_std"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"{name.replace('_', '-')} must be 0 (off) or more, not {getattr(self, name)}")
 
@@ -101,7 +101,7 @@ class OfflineInference:
         self._set_rates(done=0.0)
         can_be_compiled = config.compiled and not (config.kl_warm_up or config.free_nats)
         self.compiled = CompiledGradients(model, guide, config.batch_size) if can_be_compiled else None
-        if config.spread and guide.infers:  # there is nothing to move for generalists, specialists and oracles
+        if config.init_mean_std and guide.infers:  # there is nothing to move for generalists, specialists and oracles
             check_movable(guide)
 
     def loss(self, batch: Minibatch) -> Tensor:
@@ -166,7 +166,7 @@ class OfflineInference:
         on_epoch: Callable[[int, float], None] | None = None,
     ) -> float:
         """The same for the guide alone, with theta as it is."""
-        with held_constant(self.model):
+        with frozen(self.model):
             return self._fit(inputs, targets, environment, generator, on_epoch)
 
     def _fit(
@@ -222,8 +222,8 @@ class OfflineInference:
         likelihood = self.model.likelihood
         self.guide.prepare(inputs, targets, environment)
         # Adam's state is empty before the first step ever, and is part of a checkpoint: a resumed run knows it too.
-        if self.config.spread and self.guide.infers and not self.optimiser.state:
-            move_apart(self.guide, self.config.spread, generator)
+        if self.config.init_mean_std and self.guide.infers and not self.optimiser.state:
+            move_apart(self.guide, self.config.init_mean_std, generator)
         mean, first = math.nan, math.nan
         with pyro.settings.context(module_local_params=True), pyro.validation_enabled(False), drawing_from(generator):
             shuffles = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
@@ -246,7 +246,7 @@ class OfflineInference:
                     on_epoch(epoch, mean)
         everything = whole_batch(inputs, targets, environment, likelihood.members)
         with diverging_is_told("at the end"):
-            self.guide.settle(lambda latent: log_joint(likelihood, self.model.prior(), everything, latent))
+            self.guide.finalize(lambda latent: log_joint(likelihood, self.model.prior(), everything, latent))
         if not (is_finite(self.model) and is_sound(self.guide)):  # the last step may have been the one too far
             raise Diverged("weights or beliefs are not finite at the end")
         return mean
@@ -261,7 +261,7 @@ class OfflineInference:
 
     def _set_rates(self, done: float) -> None:
         """The learning rates when the fraction ``done`` of a training is over."""
-        share = self._slower * (min(1.0, 2 * (1 - done)) if self.config.decay else 1.0)
+        share = self._slower * (min(1.0, 2 * (1 - done)) if self.config.lr_decay else 1.0)
         *groups, guide_group = self.optimiser.param_groups
         for group in groups:
             group["lr"] = share * self.config.learning_rate

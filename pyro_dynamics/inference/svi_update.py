@@ -12,7 +12,7 @@ from torch.nn import Parameter
 from pyro_dynamics.errors import require_positive
 from pyro_dynamics.inference.compiled.compiled_update import fit_compiled
 from pyro_dynamics.inference.log_joint import log_joint
-from pyro_dynamics.parameters import held_constant
+from pyro_dynamics.parameters import frozen
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Minibatch
 
@@ -70,7 +70,7 @@ class SVIUpdate:
         )
         if free and not done:
             self._by_pyro(model, guide, prior, batch, generator, free)
-        guide.settle(lambda latent: log_joint(model.likelihood, prior, batch, latent))
+        guide.finalize(lambda latent: log_joint(model.likelihood, prior, batch, latent))
 
     def _by_pyro(
         self,
@@ -88,7 +88,7 @@ class SVIUpdate:
             pyro.settings.context(module_local_params=True),
             pyro.validation_enabled(False),
             drawing_from(generator),
-            held_constant(model),  # theta is fixed in Eq. 5: spare its gradients
+            frozen(model),  # theta is fixed in Eq. 5: spare its gradients
         ):
             for _ in range(self.config.steps):
                 optimiser.zero_grad()

@@ -31,7 +31,7 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def make_room(file: Path) -> Path:
+def ensure_parent(file: Path) -> Path:
     """Make the folder of a file, before the work whose results the file shall hold.
 
     Raises:
@@ -67,7 +67,7 @@ def reason(fault: OSError) -> str:
     return os.strerror(fault.errno) if fault.errno else (str(fault).splitlines() or [type(fault).__name__])[0]
 
 
-def require_room(folder: Path, size: int) -> None:
+def check_free_space(folder: Path, size: int) -> None:
     """See whether a folder's disk takes so many bytes, before a library writes there that would crash if it does not.
 
     Raises:

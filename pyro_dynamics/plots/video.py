@@ -12,7 +12,7 @@ import imageio
 import numpy as np
 from gymnasium.vector import SyncVectorEnv
 
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Context, Family, Schedule
 from pyro_dynamics.environments.context_text import label
@@ -59,7 +59,9 @@ class Film:
         UserError: if nothing can be drawn here.
     """
 
-    def __init__(self, path: Path, robots: SyncVectorEnv, k: int, steps: int, trained: Team, family: Family) -> None:
+    def __init__(
+        self, path: Path, robots: SyncVectorEnv, k: int, steps: int, trained: AgentGroup, family: Family
+    ) -> None:
         self.env, self.k, self.axis = robots.envs[k], k, family.axis
         mp4 = find_spec("imageio_ffmpeg") is not None
         self.path = path.with_name(path.name + (".mp4" if mp4 else ".gif"))

@@ -31,7 +31,7 @@ from pyro_dynamics.environments.checked_env import limit_steps
 from pyro_dynamics.environments.state_copy import check_twins, put_where
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.rollouts.rollout import interact, uniform_policy
+from pyro_dynamics.rollouts.rollout import rollout, uniform_policy
 from pyro_dynamics.rollouts.training import record
 from pyro_dynamics.seeding import derive_generator, derive_seed
 from pyro_dynamics.transitions import Transitions
@@ -116,7 +116,7 @@ def random_play(
     seeds: list[int] = []
     for m in range(MOST_ROUNDS):
         resets = [derive_seed(seed, "influence", m, "reset", k) for k in range(robots.num_envs)]
-        parts.append(record(list(interact(robots, policy, resets)), torch.arange(robots.num_envs)))
+        parts.append(record(list(rollout(robots, policy, resets)), torch.arange(robots.num_envs)))
         seeds += resets
         if sum(len(_rows_with_future(part, horizon)) for part in parts) >= states:
             break

@@ -1,4 +1,4 @@
-"""Meeting environments that were never trained on, with theta fixed and beliefs updated after every step."""
+"""EvaluationResult environments that were never trained on, with theta fixed and beliefs updated after every step."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,10 +9,10 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.environments import Context, Schedule
-from pyro_dynamics.rollouts.rollout import OnFault, Step, interact
-from pyro_dynamics.rollouts.stream_state import Begun, Memory
+from pyro_dynamics.rollouts.rollout import OnFault, Step, rollout
+from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 from pyro_dynamics.seeding import derive_seed
 from pyro_dynamics.transitions import Transitions
 
@@ -57,20 +57,20 @@ class AdaptationStep:
 
 
 def adapt(
-    team: Team,
+    group: AgentGroup,
     robots: VectorEnv,
     seed: int,
     episode: int = 0,
     before_step: Callable[[int], None] | None = None,
     belief_draws: int = 0,
     on_fault: OnFault | None = None,
-    memory: Memory | None = None,
-    begun: Begun | None = None,
+    stream_state: StreamState | None = None,
+    resume_point: ResumePoint | None = None,
 ) -> Iterator[AdaptationStep]:
-    """One episode in every environment; beliefs begin where the team's guides stand and are updated by Eq. 5.
+    """One episode in every environment; beliefs begin where the group's guides stand and are updated by Eq. 5.
 
     Args:
-        team: agents with one environment for each robot.
+        group: agents with one environment for each robot.
         robots: K environments in lockstep.
         seed: names the random streams.
         episode: a further name, for repeated episodes.
@@ -79,37 +79,37 @@ def adapt(
         belief_draws: how many draws of the belief are told after each step.
         on_fault: told of each robot whose environment breaks, which then leaves the episode; without, the first fault
             is raised as an :class:`~pyro_dynamics.errors.EnvironmentFault`.
-        memory: of this team, seed and episode; whoever holds it can keep what it is after a step.
-        begun: the episode's first steps, made before: their actions are sent again, without planning, until the robots
-            are where they were, and the steps after them are given.
+        stream_state: of this group, seed and episode; whoever holds it can keep what it is after a step.
+        resume_point: the episode's first steps, made before: their actions are sent again, without planning, until the
+            robots are where they were, and the steps after them are given.
 
     Raises:
         UserError: if the robots do not come to the same states again.
     """
     environment = torch.arange(robots.num_envs)
-    memory = memory or Memory(team, seed, episode)
+    stream_state = stream_state or StreamState(group, seed, episode)
     seeds = [derive_seed(seed, "adapt", episode, "reset", k) for k in range(robots.num_envs)]
     steps, planning = count(), Stopwatch()
 
     def policy(state: Tensor) -> Tensor:
         index = next(steps)
-        if begun is not None and index < len(begun):
-            return begun.again(index, state)
+        if resume_point is not None and index < len(resume_point):
+            return resume_point.again(index, state)
         if before_step is not None:
             before_step(index)
         with planning:
-            return team.act(state, environment, memory.draws)
+            return group.act(state, environment, stream_state.draws)
 
-    team.reset()
-    memory.go_on(begun)
-    steps_made = islice(interact(robots, policy, seeds, on_fault), len(begun or ()), None)
-    for step in _follow(team, steps_made, memory, belief_draws):
+    group.reset()
+    stream_state.resume(resume_point)
+    steps_made = islice(rollout(robots, policy, seeds, on_fault), len(resume_point or ()), None)
+    for step in _follow(group, steps_made, stream_state, belief_draws):
         yield replace(step, seconds=step.seconds + planning.seconds)
 
 
-def telling(team: Team, schedules: Sequence[Schedule]) -> Callable[[int], None]:
-    """For ``before_step``: tells the team the true context of every robot at every step, as an oracle needs it."""
-    return lambda step: team.tell([schedule.at(step) for schedule in schedules])
+def telling(group: AgentGroup, schedules: Sequence[Schedule]) -> Callable[[int], None]:
+    """For ``before_step``: tells the group the true context of every robot at every step, as an oracle needs it."""
+    return lambda step: group.set_context([schedule.at(step) for schedule in schedules])
 
 
 class Stopwatch:
@@ -125,57 +125,64 @@ class Stopwatch:
 
 
 def replay(
-    team: Team,
+    group: AgentGroup,
     stream: Transitions,
     contexts: Sequence[Context | None],
     seed: int,
     belief_draws: int = 0,
-    memory: Memory | None = None,
-    begun: Begun | None = None,
+    stream_state: StreamState | None = None,
+    resume_point: ResumePoint | None = None,
 ) -> Iterator[AdaptationStep]:
     """The same along steps that were logged in one environment, without acting.
 
     Args:
-        team: agents with one environment.
+        group: agents with one environment.
         stream: T transitions, in the order in which they happened; several episodes are one stream.
         contexts: the true hidden parameter at each step, None where it is not known.
         seed: names the random streams.
         belief_draws: how many draws of the belief are told after each step.
-        memory: of this team and seed, as in :func:`adapt`.
-        begun: the first steps, followed before.
+        stream_state: of this group and seed, as in :func:`adapt`.
+        resume_point: the first steps, followed before.
 
     Raises:
         UserError: if the first steps of the log are others than those.
     """
-    memory = memory or Memory(team, seed, acting=False)
-    memory.go_on(begun)
+    stream_state = stream_state or StreamState(group, seed, acting=False)
+    stream_state.resume(resume_point)
     alive = torch.ones(1, dtype=torch.bool)  # also where the log says that its episode ended: the stream goes on
 
     def steps() -> Iterator[Step]:
         for t, context in enumerate(contexts):
             row = stream.select(torch.tensor([t]))
-            if begun is not None and t < len(begun):
-                begun.again(t, row.state)
+            if resume_point is not None and t < len(resume_point):
+                resume_point.again(t, row.state)
                 continue
-            team.tell([context])
+            group.set_context([context])
             yield Step(t, row.state, row.action, row.next_state, row.reward, alive, ~alive, [context])
 
-    yield from _follow(team, steps(), memory, belief_draws)
+    yield from _follow(group, steps(), stream_state, belief_draws)
 
 
-def _follow(team: Team, steps: Iterable[Step], memory: Memory, belief_draws: int) -> Iterator[AdaptationStep]:
+def _follow(
+    group: AgentGroup, steps: Iterable[Step], stream_state: StreamState, belief_draws: int
+) -> Iterator[AdaptationStep]:
     """Foretell each step, then let the beliefs learn from it."""
-    draws, measuring, intervals, updating = memory.draws, memory.measuring, memory.intervals, Stopwatch()
+    draws, measuring, intervals, updating = (
+        stream_state.draws,
+        stream_state.measuring,
+        stream_state.intervals,
+        Stopwatch(),
+    )
     environment = torch.arange(len(intervals.factor))
     for step in steps:
         happened = (step.state, step.action, step.next_state, environment)
-        log_likelihood = team.log_predictive(*happened, draws)
-        pit = team.predictive_pit(*happened, measuring, torch.ones_like(intervals.factor))
-        inside = intervals.cover(team.predictive_pit(*happened, measuring, intervals.factor))
+        log_likelihood = group.log_predictive(*happened, draws)
+        pit = group.predictive_pit(*happened, measuring, torch.ones_like(intervals.factor))
+        inside = intervals.cover(group.predictive_pit(*happened, measuring, intervals.factor))
         keep = step.alive
         if keep.any():
             with updating:
-                team.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
+                group.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
         yield AdaptationStep(
             step.index,
             step.context,
@@ -184,8 +191,8 @@ def _follow(team: Team, steps: Iterable[Step], memory: Memory, belief_draws: int
             log_likelihood,
             pit,
             inside,
-            *team.beliefs(),
+            *group.beliefs(),
             *(step.state, step.action, step.next_state),
-            *team.belief_draws(belief_draws, memory.telling),
+            *group.belief_draws(belief_draws, stream_state.telling),
             updating.seconds,
         )

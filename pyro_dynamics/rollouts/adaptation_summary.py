@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.diagnostics.prediction.predictive import coverage, pit_histogram
 from pyro_dynamics.diagnostics.stream.health import RECENT, Stream, belief_health
@@ -45,7 +45,7 @@ def line(row: dict[str, Any]) -> str:
     return f"{row['step']:>5} {label(row['context']):>20} {numbers}  {belief}"
 
 
-def summarise(rows: Sequence[dict[str, Any]], trained: Team, family: Family) -> dict[str, Any]:
+def summarise(rows: Sequence[dict[str, Any]], trained: AgentGroup, family: Family) -> dict[str, Any]:
     """Return, mean log-likelihood, coverage, and the belief at the end of every stretch of constant context.
 
     A context that stays for fewer than five steps changes all the time, and does not count as one.
@@ -77,7 +77,7 @@ def reached(folder: RunFolder, checkpoint: int | None) -> float | None:
     return float(np.mean(values)) if values and None not in values else None
 
 
-def health(rows: Sequence[dict[str, Any]], trained: Team, expected: float | None) -> list[dict[str, str]]:
+def health(rows: Sequence[dict[str, Any]], trained: AgentGroup, expected: float | None) -> list[dict[str, str]]:
     """Whether the belief can be trusted, the most serious finding first; nothing for an agent without a latent."""
     if not rows[0]["mean"]:
         return []
@@ -89,7 +89,7 @@ def health(rows: Sequence[dict[str, Any]], trained: Team, expected: float | None
     return [asdict(finding) for finding in belief_health(stream)]
 
 
-def describe(row: dict[str, Any], trained: Team, family: Family) -> dict[str, Any]:
+def describe(row: dict[str, Any], trained: AgentGroup, family: Family) -> dict[str, Any]:
     """Where a belief lies among the environments that were trained on."""
     entry = {key: row[key] for key in ("step", "context", "mean", "sd")}
     if not row["mean"]:

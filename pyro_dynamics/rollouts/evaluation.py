@@ -1,4 +1,4 @@
-"""Episodes in environments that a trained team meets, one after the other, with beliefs that go on between them."""
+"""Episodes in environments that a trained group meets, one after the other, with beliefs that go on between them."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -8,14 +8,14 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.environments import Schedule
-from pyro_dynamics.rollouts.rollout import interact, uniform_policy
+from pyro_dynamics.rollouts.rollout import rollout, uniform_policy
 from pyro_dynamics.seeding import derive_generator, derive_seed
 
 
 @dataclass(frozen=True)
-class Handling:
+class BeliefAblation:
     """What is done with a latent agent's beliefs; the default is the paper's, the others are baselines.
 
     Attributes:
@@ -30,7 +30,7 @@ class Handling:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class EvaluationResult:
     """What came of the episodes with K robots.
 
     Attributes:
@@ -44,30 +44,30 @@ class Meeting:
     scale: Tensor
 
 
-def meet(
-    team: Team,
+def evaluate(
+    group: AgentGroup,
     robots: VectorEnv,
     schedules: Sequence[Schedule],
     episodes: int,
     seed: int,
-    handling: Handling,
+    ablation: BeliefAblation,
     on_step: Callable[[], object] = lambda: None,
-) -> Meeting:
+) -> EvaluationResult:
     """Act for some episodes in each of K environments, theta fixed, beliefs updated after every step (Eq. 5).
 
-    Robots start alike whatever the team and the handling are, so that differences are taken on common starts.
+    Robots start alike whatever the group and the ablation are, so that differences are taken on common starts.
 
     Args:
-        team: agents with one environment for each robot, and fresh beliefs.
+        group: agents with one environment for each robot, and fresh beliefs.
         robots: K environments in lockstep.
         schedules: the true context of each robot by step; it begins anew with each episode.
         episodes: number E of episodes.
         seed: names the random streams.
-        handling: what is done with the beliefs.
+        ablation: what is done with the beliefs.
         on_step: called after each step of the robots.
     """
     environment = torch.arange(robots.num_envs)
-    believed = environment.roll(1) if handling.shuffled else environment
+    believed = environment.roll(1) if ablation.shuffled else environment
     returns = torch.zeros(episodes, robots.num_envs)
     last_contexts = None
     for episode in range(episodes):
@@ -79,20 +79,20 @@ def meet(
             nonlocal last_contexts
             now = next(times)
             contexts = [schedule.at(now) for schedule in schedules]
-            if handling.told and last_contexts not in (None, contexts):
-                team.forget()
+            if ablation.told and last_contexts not in (None, contexts):
+                group.reset_beliefs()
             last_contexts = contexts
-            team.tell(contexts)
-            return team.act(state, believed, draws)
+            group.set_context(contexts)
+            return group.act(state, believed, draws)
 
-        team.reset()
-        for step in interact(robots, policy, seeds):
+        group.reset()
+        for step in rollout(robots, policy, seeds):
             returns[episode] += step.reward * step.alive
             keep = step.alive
-            if handling.updates and keep.any():
-                team.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
+            if ablation.updates and keep.any():
+                group.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
             on_step()
-    return Meeting(returns, *team.beliefs())
+    return EvaluationResult(returns, *group.beliefs())
 
 
 def random_returns(robots: VectorEnv, seed: int) -> list[float]:
@@ -102,6 +102,6 @@ def random_returns(robots: VectorEnv, seed: int) -> list[float]:
     policy = uniform_policy(space.low, space.high, robots.num_envs, draws)  # type: ignore[attr-defined]
     seeds = [derive_seed(seed, "random", "reset", k) for k in range(robots.num_envs)]
     returns = torch.zeros(robots.num_envs)
-    for step in interact(robots, policy, seeds):
+    for step in rollout(robots, policy, seeds):
         returns += step.reward * step.alive
     return returns.tolist()

@@ -45,9 +45,7 @@ class Step:
     context: Sequence[Context | None]
 
 
-def interact(
-    robots: VectorEnv, policy: Policy, seeds: Sequence[int], on_fault: OnFault | None = None
-) -> Iterator[Step]:
+def rollout(robots: VectorEnv, policy: Policy, seeds: Sequence[int], on_fault: OnFault | None = None) -> Iterator[Step]:
     """Run one episode of every robot, until the last one ends.
 
     A robot whose episode ended early is reset so that the others can go on, and is marked as not alive from then on. So

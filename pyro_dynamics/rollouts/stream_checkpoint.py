@@ -17,18 +17,18 @@ from pyro_dynamics.io.files import make_folder, write_json_lines, write_whole
 from pyro_dynamics.io.schema import parse_rows, require_steps
 from pyro_dynamics.io.untrusted_folders import require_inside
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
-from pyro_dynamics.rollouts.stream_state import Begun, Memory
+from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 
 ROWS = 1000
 """Steps in a part; what a stream holds in memory does not grow beyond them."""
 SECONDS = 1.0
 """Between two savings."""
 STATE = "state.pt"
-"""Written last: how many steps there are, of which settings, and the memory after them."""
+"""Written last: how many steps there are, of which settings, and the stream's state after them."""
 
 
-class Journal:
-    """Keeps the steps of one robot in parts of a thousand, with the memory from which they go on.
+class StreamCheckpoint:
+    """Keeps the steps of one robot in parts of a thousand, with the state from which it resumes.
 
     Args:
         path: a folder of its own, which is made, and removed by :meth:`remove`.
@@ -40,7 +40,7 @@ class Journal:
 
     def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
         self.path, self.settings = path, json.loads(json.dumps(settings))
-        self.steps, self._memory = 0, None
+        self.steps, self._kept = 0, None
         self._rows: list[dict[str, Any]] = []
         self._arrays: list[dict[str, Any]] = []
         self._saved = time.monotonic()
@@ -51,8 +51,8 @@ class Journal:
         require_inside(self.path)
         state = load_state(self.path / STATE)
         try:
-            steps, settings, memory = state["steps"], json.loads(state["settings"]), state["memory"]
-            honest = is_count(steps) and isinstance(settings, dict) and isinstance(memory, dict)
+            steps, settings, kept = state["steps"], json.loads(state["settings"]), state["stream_state"]
+            honest = is_count(steps) and isinstance(settings, dict) and isinstance(kept, dict)
         except (KeyError, TypeError, ValueError):
             honest = False
         if not honest:
@@ -63,29 +63,29 @@ class Journal:
                 f"{self.path} is what is left of an adaptation with another {', '.join(other)}: finish that one with "
                 f"its own flags, or choose another --out, or remove {self.path}"
             )
-        self.steps, self._memory = steps, memory
+        self.steps, self._kept = steps, kept
         first = steps - steps % ROWS
         if steps > first:
             self._rows = self._part_rows(first)
             arrays = self._part_arrays(first)
             self._arrays = [{name: value[row] for name, value in arrays.items()} for row in range(steps - first)]
 
-    def begun(self) -> Begun | None:
+    def resume_point(self) -> ResumePoint | None:
         """What was made before; None if nothing was."""
-        if self._memory is None:
+        if self._kept is None:
             return None
         arrays = self.arrays("state", "action")
         if any(array.ndim != 2 or array.dtype != np.float32 for array in arrays.values()):
             raise self._damaged("its states or actions are something else")
         state, action = (torch.from_numpy(arrays[name])[:, None] for name in ("state", "action"))
-        return Begun(state, action, self._memory)
+        return ResumePoint(state, action, self._kept)
 
     def clear(self) -> None:
         """Begin anew."""
         self.remove()
-        self.steps, self._memory, self._rows, self._arrays = 0, None, [], []
+        self.steps, self._kept, self._rows, self._arrays = 0, None, [], []
 
-    def add(self, row: dict[str, Any], step: AdaptationStep, memory: Memory) -> None:
+    def add(self, row: dict[str, Any], step: AdaptationStep, stream_state: StreamState) -> None:
         """Take a step of the one robot, and write when it is time to.
 
         Raises:
@@ -97,10 +97,10 @@ class Journal:
         self._arrays.append({**{name: value.numpy() for name, value in tensors.items()}, "seconds": step.seconds})
         self.steps += 1
         if time.monotonic() - self._saved > SECONDS or self.steps % ROWS == 0:
-            self.save(memory)
+            self.save(stream_state)
 
-    def save(self, memory: Memory) -> None:
-        """Write the last part and the memory.
+    def save(self, stream_state: StreamState) -> None:
+        """Write the last part and the stream's state.
 
         Raises:
             UserError: if they cannot be written.
@@ -112,7 +112,7 @@ class Journal:
         arrays = {name: np.stack([one[name] for one in self._arrays]) for name in self._arrays[0]}
         write_json_lines(rows, self._rows)
         write_whole(arrays_file, lambda file: np.savez(file, allow_pickle=False, **arrays))
-        state = {"steps": self.steps, "settings": json.dumps(self.settings), "memory": memory.state_dict()}
+        state = {"steps": self.steps, "settings": json.dumps(self.settings), "stream_state": stream_state.state_dict()}
         save_state(self.path / STATE, state)
         self._saved = time.monotonic()
         if self.steps % ROWS == 0:

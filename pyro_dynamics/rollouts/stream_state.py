@@ -7,76 +7,76 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.prediction.intervals import AdaptiveIntervals
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.seeding import derive_generator
 
 
-class Memory:
+class StreamState:
     """Beliefs, last plans, the widths of the intervals, and where the random streams stand.
 
     Args:
-        team: agents over K environments.
+        group: agents over K environments.
         seed: names the random streams.
         episode: names them further.
         acting: whether the agents plan, or follow a log.
     """
 
-    def __init__(self, team: Team, seed: int, episode: int = 0, acting: bool = True) -> None:
-        self.team = team
+    def __init__(self, group: AgentGroup, seed: int, episode: int = 0, acting: bool = True) -> None:
+        self.group = group
         key = ("adapt", episode, "actions") if acting else ("replay",)
         self.draws = derive_generator(seed, *key)
         # Streams of their own: measuring must not change what the robots do.
         self.measuring = derive_generator(seed, "adapt", episode, "calibration")
         self.telling = derive_generator(seed, "adapt", episode, "belief")
-        environments = sum(agent.environments for agent in team.agents)
-        self.intervals = AdaptiveIntervals(environments, team.agents[0].task.target_dim)
+        environments = sum(agent.environments for agent in group.agents)
+        self.intervals = AdaptiveIntervals(environments, group.agents[0].task.target_dim)
 
     def state_dict(self) -> dict[str, Any]:
         """Copies, as tensors and numbers."""
         return {
-            "team": self.team.memory(),
+            "group": self.group.stream_state(),
             "streams": [stream.get_state() for stream in (self.draws, self.measuring, self.telling)],
             "intervals": {"log_factor": self.intervals.log_factor.clone(), "steps": self.intervals.steps},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state_dict` gave, of a team that was made in the same way."""
-        self.team.remember(state["team"])
+        """Take over what :meth:`state_dict` gave, of a group that was made in the same way."""
+        self.group.load_stream_state(state["group"])
         for stream, kept in zip((self.draws, self.measuring, self.telling), state["streams"], strict=True):
             stream.set_state(kept)
         self.intervals.log_factor = state["intervals"]["log_factor"].clone()
         self.intervals.steps = state["intervals"]["steps"]
 
-    def go_on(self, begun: "Begun | None") -> None:
+    def resume(self, resume_point: "ResumePoint | None") -> None:
         """Be as after the steps that were made before, if there are any.
 
         Raises:
             UserError: if what was kept is of other agents.
         """
-        if begun is None:
+        if resume_point is None:
             return
         try:
-            self.load_state_dict(begun.memory)
+            self.load_state_dict(resume_point.stream_state)
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as fault:
             reason = (str(fault).strip() or type(fault).__name__).splitlines()[-1].strip()
-            raise UserError(f"the memory that was kept of the first steps is of other agents: {reason}") from None
+            raise UserError(f"the state that was kept of the first steps is of other agents: {reason}") from None
 
 
 @dataclass(frozen=True)
-class Begun:
-    """The first n steps of a stream in K environments, and the memory after them.
+class ResumePoint:
+    """The first n steps of a stream in K environments, and the stream's state after them.
 
     Attributes:
         state: before each step, ``[n, K, S]``.
         action: ``[n, K, A]``.
-        memory: what :meth:`Memory.state_dict` gave after the last of them.
+        stream_state: what :meth:`StreamState.state_dict` gave after the last of them.
     """
 
     state: Tensor
     action: Tensor
-    memory: Mapping[str, Any]
+    stream_state: Mapping[str, Any]
 
     def __len__(self) -> int:
         return len(self.state)
@@ -90,6 +90,6 @@ class Begun:
         if not torch.equal(state, self.state[index]):
             raise UserError(
                 f"step {index} does not begin in the state that it began in before: the simulator or the data does not "
-                "repeat itself, and what was begun cannot go on; choose another --out to begin anew"
+                "repeat itself, and what was resume_point cannot go on; choose another --out to begin anew"
             )
         return self.action[index]

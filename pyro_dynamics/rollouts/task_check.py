@@ -7,7 +7,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from pyro_dynamics.errors import EnvironmentFault, UserError
-from pyro_dynamics.rollouts.rollout import OnFault, Step, interact, uniform_policy
+from pyro_dynamics.rollouts.rollout import OnFault, Step, rollout, uniform_policy
 from pyro_dynamics.rollouts.training import record
 from pyro_dynamics.seeding import derive_generator, derive_seed
 from pyro_dynamics.tasks import Task
@@ -85,7 +85,7 @@ def random_steps(robots: VectorEnv, seed: int, on_fault: OnFault | None = None) 
     draws = derive_generator(seed, "task check", "actions")
     policy = uniform_policy(space.low, space.high, robots.num_envs, draws)  # type: ignore[attr-defined]
     seeds = [derive_seed(seed, "task check", "reset", k) for k in range(robots.num_envs)]
-    return [step for _, step in zip(range(STEPS), interact(robots, policy, seeds, on_fault), strict=False)]
+    return [step for _, step in zip(range(STEPS), rollout(robots, policy, seeds, on_fault), strict=False)]
 
 
 def compare_rewards(ours: Tensor, own: Tensor, contexts: Sequence[object], step: Tensor) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.diagnostics.prediction.predictive import coverage
 from pyro_dynamics.rollouts.adaptation import adapt
@@ -52,7 +52,7 @@ class Track:
 
 
 def track(
-    team: Team,
+    group: AgentGroup,
     robots: VectorEnv,
     probe: ContextProbe,
     seed: int,
@@ -62,14 +62,14 @@ def track(
     """Act with all robots in lockstep, and follow their beliefs.
 
     Args:
-        team: one agent over as many environments as there are robots, with fresh beliefs.
+        group: one agent over as many environments as there are robots, with fresh beliefs.
         robots: environments with the same schedule.
         probe: reads latents.
         seed: names the random streams.
         told_at: the step at which the agent is told that everything has changed, and returns to its first belief.
         on_step: called after each step.
     """
-    agent = team.agents[0]
+    agent = group.agents[0]
     update, seconds = agent.belief.update, 0.0
 
     def timed(*transitions: Any) -> None:
@@ -82,10 +82,10 @@ def track(
 
     def tell(step: int) -> None:
         if step == told_at:
-            agent.belief.forget()
+            agent.belief.reset()
 
     decoded, spread, reward, inside, adaptive = [], [], [], [], []
-    for step in adapt(team, robots, seed, before_step=tell):
+    for step in adapt(group, robots, seed, before_step=tell):
         decoded.append(probe.predict(step.mean.numpy()))
         spread.append(probe.spread(step.scale.numpy()))
         reward.append((step.reward * step.alive).numpy())

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from gymnasium.vector import VectorEnv
 
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.latents.collapse import collapse_gap
 from pyro_dynamics.environments import Context
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.rollouts.fault_log import Faults
-from pyro_dynamics.rollouts.rollout import Policy, Step, interact, uniform_policy
+from pyro_dynamics.rollouts.rollout import Policy, Step, rollout, uniform_policy
 from pyro_dynamics.seeding import derive_generator, derive_seed
 from pyro_dynamics.transitions import Transitions
 
@@ -19,8 +19,8 @@ Row = dict[str, Any]
 """One line of ``metrics.jsonl``: a round in one environment."""
 
 
-def learn(
-    team: Team,
+def train(
+    group: AgentGroup,
     robots: VectorEnv,
     contexts: Sequence[Context],
     data: list[Transitions],
@@ -35,7 +35,7 @@ def learn(
     Round 0 acts at random; each later round trains on all data so far and then runs an episode with every robot.
 
     Args:
-        team: the agents.
+        group: the agents.
         robots: K environments, or a multiple of K: several episodes of each in one round.
         contexts: the true hidden parameter of each of the K environments.
         data: the transitions of each round so far; learning goes on after them, and appends to the list.
@@ -54,20 +54,20 @@ def learn(
         draws = derive_generator(seed, "round", m, "actions")
         if m > 0:
             progress.training(m)
-            team.train(Transitions.concatenate(data), derive_generator(seed, "round", m, "training"), progress.epoch)
-        policy = _policy(team, robots, environment, draws, random=m == 0)
+            group.train(Transitions.concatenate(data), derive_generator(seed, "round", m, "training"), progress.epoch)
+        policy = _policy(group, robots, environment, draws, random=m == 0)
         seeds = [derive_seed(seed, "round", m, "reset", i) for i in range(robots.num_envs)]
         steps = []
         faults.begin()
-        for step in interact(robots, policy, seeds, faults):
+        for step in rollout(robots, policy, seeds, faults):
             if update_while_training and m > 0:
                 keep = step.alive
-                team.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
+                group.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
             steps.append(step)
             progress.step(m, step)
         if steps:
             episodes = record(steps, environment)
-            on_round(m, episodes, _metrics(team, episodes, contexts, robots.num_envs, m, faults))
+            on_round(m, episodes, _metrics(group, episodes, contexts, robots.num_envs, m, faults))
             data.append(episodes)
         if len(faults.now) == robots.num_envs:
             raise UserError(
@@ -76,12 +76,14 @@ def learn(
             )
 
 
-def _policy(team: Team, robots: VectorEnv, environment: torch.Tensor, draws: torch.Generator, random: bool) -> Policy:
+def _policy(
+    group: AgentGroup, robots: VectorEnv, environment: torch.Tensor, draws: torch.Generator, random: bool
+) -> Policy:
     if random:
         space = robots.single_action_space
         return uniform_policy(space.low, space.high, robots.num_envs, draws)  # type: ignore[attr-defined]
-    team.reset()
-    return lambda state: team.act(state, environment, draws)
+    group.reset()
+    return lambda state: group.act(state, environment, draws)
 
 
 def record(steps: Sequence[Step], environment: torch.Tensor) -> Transitions:
@@ -99,12 +101,12 @@ def record(steps: Sequence[Step], environment: torch.Tensor) -> Transitions:
 
 
 def _metrics(
-    team: Team, episodes: Transitions, contexts: Sequence[Context], robots: int, m: int, faults: Faults
+    group: AgentGroup, episodes: Transitions, contexts: Sequence[Context], robots: int, m: int, faults: Faults
 ) -> list[Row]:
     """One row for each environment: mean return, belief, and how well the model foretold these episodes."""
-    mean, scale = team.beliefs()
+    mean, scale = group.beliefs()
     count = robots // len(contexts)
-    right, wrong = latent_gaps(team, episodes) if m > 0 else ({}, {})
+    right, wrong = latent_gaps(group, episodes) if m > 0 else ({}, {})
     return [
         {
             "round": m,
@@ -124,12 +126,12 @@ def _metrics(
     ]
 
 
-def latent_gaps(team: Team, episodes: Transitions) -> tuple[dict[int, float], dict[int, float]]:
+def latent_gaps(group: AgentGroup, episodes: Transitions) -> tuple[dict[int, float], dict[int, float]]:
     """Log-likelihood by environment under right and under wrong latents; the episodes were not trained on yet."""
     right: dict[int, float] = {}
     wrong: dict[int, float] = {}
     there = set(episodes.environment.tolist())  # all, unless an environment broke before its first step
-    for agent, share in zip(team.agents, team.shares, strict=True):
+    for agent, share in zip(group.agents, group.shares, strict=True):
         if there.isdisjoint(share):
             continue
         own, others = collapse_gap(agent, episodes.of(share))

@@ -19,20 +19,21 @@ from pyro_dynamics.inference import (
     BELIEFS,
     UPDATES,
     ChangepointConfig,
-    ExactConfig,
     KalmanUpdateConfig,
     OfflineConfig,
+    RecursiveConfig,
     SVIUpdateConfig,
 )
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import EnsembleConfig
 from pyro_dynamics.runners.common.limits import require_reasonable, require_reasonable_plans
+from pyro_dynamics.runners.common.renamed import upgraded
 from pyro_dynamics.seeding import derive_seed
 
 Preset = Literal["quick", "cpu", "realtime", "paper"]
 # The names in GUIDES, BELIEFS, UPDATES and PLANNERS, written out for type checkers; a test holds them together.
 GuideName = Literal["diagonal", "full-rank", "low-rank", "mixture", "flow", "laplace", "point", "amortized", "auto"]
-BeliefName = Literal["exact", "power", "diffusion", "window", "changepoint"]
+BeliefName = Literal["recursive", "power", "diffusion", "window", "changepoint"]
 UpdateName = Literal["svi", "kalman"]
 PlannerName = Literal["cem", "icem", "mppi"]
 
@@ -41,9 +42,9 @@ PlannerName = Literal["cem", "icem", "mppi"]
 class OnlineConfig:
     """How the belief about an environment follows its transitions."""
 
-    belief: BeliefName = "exact"
-    """What is remembered; exact is the paper's posterior-as-prior."""
-    belief_config: Annotated[object, tyro.conf.arg(name="belief")] = field(default_factory=ExactConfig)
+    belief: BeliefName = "recursive"
+    """What is remembered; recursive is the paper's posterior-as-prior."""
+    belief_config: Annotated[object, tyro.conf.arg(name="belief")] = field(default_factory=RecursiveConfig)
     update: UpdateName = "svi"
     """How the guide is fitted: svi is the paper's gradient steps, kalman needs a Gaussian guide and is much faster."""
     update_config: Annotated[object, tyro.conf.arg(name="update")] = field(default_factory=SVIUpdateConfig)
@@ -87,7 +88,7 @@ class RunConfig:
     """Size d of each environment's latent; only the latent agent has one."""
     update_while_training: bool = False
     """Update the belief after every step of training episodes too (Algorithm 1), not only when adapting."""
-    keep: tuple[int, ...] = ()
+    keep_checkpoints: tuple[int, ...] = ()
     """Rounds whose checkpoints are kept, beside the newest."""
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     guide_config: Annotated[object, tyro.conf.arg(name="guide")] = field(default_factory=DiagonalConfig)
@@ -127,7 +128,7 @@ def from_json(data: dict[str, Any]) -> RunConfig:
     for cls in (OnlineConfig, RunConfig):  # the outer one last: it compiles the inner one in
         converter.register_structure_hook(cls, _with_settings(converter, cls))
     try:
-        config = converter.structure(_with_named_planner(data), RunConfig)
+        config = converter.structure(_with_named_planner(upgraded(data)), RunConfig)
     except Exception as fault:  # cattrs raises a group with one error for each field
         words = str(fault) if isinstance(fault, UserError) else "; ".join(cattrs.transform_error(fault))
         raise UserError(
@@ -229,7 +230,7 @@ def preset_config(family: str, preset: Preset) -> RunConfig:
     return replace(config, family=family, preset=preset)
 
 
-QUICK_TO_CHANGE_ITS_MIND = OnlineConfig("changepoint", ChangepointConfig(), "kalman", KalmanUpdateConfig())
+CHANGEPOINT_KALMAN = OnlineConfig("changepoint", ChangepointConfig(), "kalman", KalmanUpdateConfig())
 """Followed changes about as fast as an agent that is told of them, and cost no return without: docs/tracking.md."""
 
 
@@ -242,8 +243,8 @@ def _quick(large: bool) -> RunConfig:
         steps=200,
         episodes=3,
         ensemble=EnsembleConfig(members=3, hidden=(64, 64), weight_decay=(1e-5, 1e-5, 1e-5)),
-        offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=1000, decay=True),
-        online=QUICK_TO_CHANGE_ITS_MIND,
+        offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=1000, lr_decay=True),
+        online=CHANGEPOINT_KALMAN,
         controller=MPCConfig(horizon=25, particles=3),
         planner_config=CEMConfig(candidates=100, elites=10, iterations=4),
     )
@@ -257,8 +258,8 @@ def _cpu(large: bool) -> RunConfig:
         rounds=12,
         steps=200,
         ensemble=EnsembleConfig(hidden=(128, 128, 128), weight_decay=(2.5e-5, 5e-5, 7.5e-5, 1e-4)),
-        offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=2000, decay=True),
-        online=QUICK_TO_CHANGE_ITS_MIND,
+        offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=2000, lr_decay=True),
+        online=CHANGEPOINT_KALMAN,
         controller=MPCConfig(horizon=15, particles=5),
         planner_config=CEMConfig(candidates=100, elites=10, iterations=3),
     )
@@ -268,10 +269,10 @@ def in_real_time(config: RunConfig) -> RunConfig:
     """The same with a planner and an update that keep up with a robot's clock of 50 ms: docs/speed.md."""
     return replace(
         config,
-        online=OnlineConfig("exact", ExactConfig(), "svi", SVIUpdateConfig(samples=4, compiled=True)),
+        online=OnlineConfig("recursive", RecursiveConfig(), "svi", SVIUpdateConfig(samples=4, compiled=True)),
         controller=replace(config.controller, particles=config.ensemble.members, common_noise=True),
         planner="icem",
-        planner_config=ICEMConfig(candidates=56, elites=10, beta=0.0, carry=0.5),
+        planner_config=ICEMConfig(candidates=56, elites=10, beta=0.0, std_carry=0.5),
     )
 
 
@@ -286,5 +287,5 @@ def _paper(large: bool) -> RunConfig:
         rounds=80,
         steps=1000 if large else 200,
         update_while_training=True,
-        keep=(15, 40, 80),
+        keep_checkpoints=(15, 40, 80),
     )

@@ -12,7 +12,7 @@ import torch
 from gymnasium.spaces import Space
 
 from pyro_dynamics.agent import Agent, paper_belief
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.control import Device, Precision, describe_precision, planning_dtype
 from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
 from pyro_dynamics.environments import Context, Family, find_family
@@ -28,14 +28,14 @@ from pyro_dynamics.seeding import derive_generator, drawing_from
 from pyro_dynamics.tasks import Task
 
 
-def build_team(config: RunConfig, family: Family, actions: Space) -> Team:
+def build_group(config: RunConfig, family: Family, actions: Space) -> AgentGroup:
     """Fresh agents for the family's training contexts, whose actions lie in a box."""
     count = len(family.train)
     shares = [[k] for k in range(count)] if config.agent == "specialist" else [list(range(count))]
     with drawing_from(derive_generator(config.seed, "initial weights")):
-        team = Team([build_agent(config, family, actions, len(share)) for share in shares], shares)
-    team.tell(family.train)
-    return team
+        group = AgentGroup([build_agent(config, family, actions, len(share)) for share in shares], shares)
+    group.set_context(family.train)
+    return group
 
 
 def build_agent(config: RunConfig, family: Family, actions: Space, environments: int) -> Agent:
@@ -48,7 +48,7 @@ def build_agent(config: RunConfig, family: Family, actions: Space, environments:
     model = HierarchicalModel(ensemble, environments, latent_dim)
     guide = build_guide(config, family, task, environments)
     bounds = (torch.from_numpy(actions.low).float(), torch.from_numpy(actions.high).float())  # type: ignore[attr-defined]
-    belief = paper_belief if guide.told else config.online.factory()  # an oracle has no belief to remember
+    belief = paper_belief if guide.context_given else config.online.factory()  # an oracle has no belief to remember
     return Agent(model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner)
 
 
@@ -73,7 +73,7 @@ def load_run(
     online: OnlineConfig | None = None,
     realtime: bool = False,
     device: Device | None = None,
-) -> tuple[RunFolder, RunConfig, Family, Team]:
+) -> tuple[RunFolder, RunConfig, Family, AgentGroup]:
     """A trained run with its agents as they were at a checkpoint, the newest by default, and with its own beliefs.
 
     Args:
@@ -98,9 +98,9 @@ def load_run(
             f"--checkpoint must be at least 1, not {checkpoint}: round 0 acts at random, and trains nothing"
         )
     state = folder.checkpoint(checkpoint)
-    team = build_team(config, family, action_space(family, config.steps))
-    team.load_state_dict(state)
-    return folder, config, family, team
+    group = build_group(config, family, action_space(family, config.steps))
+    group.load_state_dict(state)
+    return folder, config, family, group
 
 
 def family_of(folder: RunFolder, config: RunConfig) -> Family:
@@ -118,19 +118,19 @@ def action_space(family: Family, steps: int) -> Space:
     return robots.single_action_space
 
 
-def team_for(team: Team, family: Family, contexts: Sequence[Context | None]) -> Team:
+def group_for(group: AgentGroup, family: Family, contexts: Sequence[Context | None]) -> AgentGroup:
     """The trained models with fresh beliefs about environments of the given contexts, which an oracle is told.
 
     Specialists share the contexts out: each goes to the one trained on the nearest context, or on the first (the
     healthy body) where contexts have no order.
     """
-    if len(team.agents) == 1:
-        met = Team([team.agents[0].for_environments(len(contexts))], [range(len(contexts))])
+    if len(group.agents) == 1:
+        group = AgentGroup([group.agents[0].for_environments(len(contexts))], [range(len(contexts))])
     else:
-        own = [team.agents[nearest(family, context)].for_environments(1) for context in contexts]
-        met = Team(own, [[k] for k in range(len(contexts))])
-    met.tell(contexts)
-    return met
+        own = [group.agents[nearest(family, context)].for_environments(1) for context in contexts]
+        group = AgentGroup(own, [[k] for k in range(len(contexts))])
+    group.set_context(contexts)
+    return group
 
 
 def accelerator(device: Device) -> torch.device | None:

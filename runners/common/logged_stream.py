@@ -31,12 +31,14 @@ class LoggedStream:
     name: str
 
 
-def read_stream(source: str, where: str | None, group: str | None, folder: RunFolder, family: Family) -> LoggedStream:
+def read_stream(
+    source: str, environment: str | None, group: str | None, folder: RunFolder, family: Family
+) -> LoggedStream:
     """One environment of logged data.
 
     Args:
         source: file or data set.
-        where: which environment, if there are several.
+        environment: which environment, if there are several.
         group: column that tells them apart; that of the run by default, where the data has it.
         folder: of the run.
         family: its family.
@@ -45,9 +47,9 @@ def read_stream(source: str, where: str | None, group: str | None, folder: RunFo
         UserError: if the data cannot be read or does not fit the run, or the environment is not told.
     """
     data = _grouped(source, group, folder, family)
-    if where is None and len(data.labels) > 1:
-        raise UserError(f"{source} has several environments ({', '.join(map(label, data.labels))}): give --where")
-    data = data.of(label(data.labels[0]) if where is None else where)
+    if environment is None and len(data.labels) > 1:
+        raise UserError(f"{source} has several environments ({', '.join(map(label, data.labels))}): give --environment")
+    data = data.of(label(data.labels[0]) if environment is None else environment)
     task: Task = family.make_task()
     data.transitions.require_of(1, task.state_dim, task.action_dim, source)
     name = file_name(f"{Path(source).stem}-{label(data.labels[0])}")

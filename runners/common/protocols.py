@@ -6,7 +6,7 @@ from typing import Literal
 from pyro_dynamics.control import CEMConfig, ICEMConfig, MPCConfig
 from pyro_dynamics.environments import Schedule, find_family
 from pyro_dynamics.guides import AmortizedConfig
-from pyro_dynamics.rollouts.evaluation import Handling
+from pyro_dynamics.rollouts.evaluation import BeliefAblation
 from pyro_dynamics.runners.common.configuration import RunConfig, online_for, preset_config
 
 Scale = Literal["quick", "cpu", "paper"]
@@ -15,11 +15,11 @@ TRAINED = ("latent", "generalist", "specialist", "oracle", "encoder")
 """Agents with a training of their own. The oracle is told the true context; the encoder computes its latent from the
 last 10 steps, as CaDM does."""
 
-HANDLINGS = {
-    "latent": Handling(),
-    "oracle-reset": Handling(told=True),
-    "prior-only": Handling(updates=False),
-    "shuffled": Handling(shuffled=True),
+BELIEF_ABLATIONS = {
+    "latent": BeliefAblation(),
+    "oracle-reset": BeliefAblation(told=True),
+    "prior-only": BeliefAblation(updates=False),
+    "shuffled": BeliefAblation(shuffled=True),
 }
 """What is done with the latent agent's beliefs on test: the paper's way, and three baselines."""
 
@@ -100,7 +100,7 @@ def run_config(scale: Scale, family: str, agent: str, seed: int) -> RunConfig:
         seed=seed,
         steps=protocol.steps,
         rounds=protocol.rounds_of(family),
-        keep=protocol.checkpoints_of(family),
+        keep_checkpoints=protocol.checkpoints_of(family),
     )
     if agent == "encoder":
         online = online_for("amortized", config.online)

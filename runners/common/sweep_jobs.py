@@ -101,7 +101,7 @@ def work(folder: SweepFolder, job: Job) -> str:
     folder.note_try(job.name, None if run is None else run.last_round)
     with folder.log(job.name) as log, redirect_stdout(log), redirect_stderr(log):
         try:
-            train.train_or_go_on(job.config, path, job.tell_round, job.step_limit)
+            train.train_or_resume(job.config, path, job.tell_round, job.step_limit)
         except Exception:
             traceback.print_exc()
             return traceback.format_exc()

@@ -64,11 +64,11 @@ def test_the_next_plan_starts_from_the_last_one_shifted_by_a_step(generator: tor
 def test_a_change_widens_the_search_of_the_robots_in_that_environment_alone(generator: torch.Generator) -> None:
     planner = CEM(CEMConfig(candidates=20, elites=5))
     mpc = small(planner)
-    mpc.widen(torch.tensor([0]))  # nothing was planned yet: nothing to forget
+    mpc.reset_plans(torch.tensor([0]))  # nothing was planned yet: nothing to forget
     environment = torch.tensor([1, 0, 1])
     mpc.act(torch.tensor([[-1.0, 0.0, 0.0]]).repeat(3, 1), belief(GRAVITY), environment, generator)
     before = planner.mean
-    mpc.widen(torch.tensor([1]))
+    mpc.reset_plans(torch.tensor([1]))
     assert before is not None
     assert planner.mean is not None
     assert (planner.mean[[0, 2]] == 0).all()

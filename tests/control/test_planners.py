@@ -158,7 +158,7 @@ def test_a_search_starts_from_the_last_plan_until_it_is_reset(name: str, generat
     assert warm[1] < -0.3
     planner.reset()
     assert first_mean().abs().max() < 0.2
-    planner.widen(torch.tensor([True, False]))
+    planner.reset_plans(torch.tensor([True, False]))
     widened = first_mean()
     assert widened[0].abs() < 0.2  # iCEM's kept elites go on competing
     assert widened[1] < -0.3
@@ -167,7 +167,7 @@ def test_a_search_starts_from_the_last_plan_until_it_is_reset(name: str, generat
 @every_planner
 def test_another_number_of_problems_starts_anew(name: str, generator: torch.Generator) -> None:
     planner = PLANNERS[name]()
-    planner.widen(torch.tensor([True]))  # before anything was planned
+    planner.reset_plans(torch.tensor([True]))  # before anything was planned
     for problems in (2, 3, 1):
         assert planner.plan(bowl(torch.zeros(problems)), (problems, 4, 2), generator).shape == (problems, 4, 2)
 
@@ -226,7 +226,7 @@ def test_icem_keeps_its_elites_shifts_them_and_tries_its_mean_at_the_end(generat
 
 
 def test_icem_carries_its_deviation_to_the_next_step_until_it_is_widened(generator: torch.Generator) -> None:
-    planner = ICEM(ICEMConfig(candidates=4000, beta=0.0, carry=0.8))
+    planner = ICEM(ICEMConfig(candidates=4000, beta=0.0, std_carry=0.8))
 
     def first_deviation() -> Tensor:
         seen = Seen(bowl(torch.zeros(1)))
@@ -241,7 +241,7 @@ def test_icem_carries_its_deviation_to_the_next_step_until_it_is_widened(generat
     assert torch.equal(last[:, -1], torch.full((2, 1), 0.5))  # nothing is known of the new last action
     carried = first_deviation()
     assert torch.allclose(carried, 0.2 * 0.5 + 0.8 * last, atol=0.04)
-    planner.widen(torch.tensor([True, False]))
+    planner.reset_plans(torch.tensor([True, False]))
     widened = first_deviation()
     assert widened[0].min() > 0.45
     assert widened[1, :-1].max() < 0.2

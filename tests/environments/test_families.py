@@ -18,7 +18,7 @@ from pyro_dynamics.environments import Schedule
 from pyro_dynamics.environments.family import check_spaces
 from pyro_dynamics.environments.hidden_parameter import HiddenParameter, hidden_parameter
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.rollouts.rollout import interact, uniform_policy
+from pyro_dynamics.rollouts.rollout import rollout, uniform_policy
 
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
@@ -134,7 +134,7 @@ def test_robots_in_lockstep_end_each_in_its_own_time(family: Family) -> None:
     robots = family.make_vector(contexts, 40)
     space: Any = robots.single_action_space
     policy = uniform_policy(space.low, space.high, 2, torch.Generator().manual_seed(0))
-    steps = list(interact(robots, policy, seeds=[0, 1]))
+    steps = list(rollout(robots, policy, seeds=[0, 1]))
     robots.close()
     assert list(steps[0].context) == list(contexts)
     alive = torch.stack([step.alive for step in steps])

@@ -9,9 +9,9 @@ from torch.distributions import Normal, kl_divergence
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides.amortized import AmortizedConfig, AmortizedGuide, newest
 from pyro_dynamics.inference import (
-    ExactBelief,
     OfflineConfig,
     OfflineInference,
+    RecursiveBelief,
     SVIUpdate,
     SVIUpdateConfig,
     linear_gaussian_posterior,
@@ -136,14 +136,14 @@ def test_what_was_learned_on_8_environments_tells_of_new_ones(members: int, gene
     likelihood = LinearGaussian(INPUTS, d, TARGETS, noise, members, generator)
     torch.manual_seed(0)
     guide = AmortizedGuide(8, d, transition_dim=INPUTS + TARGETS)
-    config = OfflineConfig(guide_learning_rate=3e-3, batch_size=64, epochs=40, decay=True)
+    config = OfflineConfig(guide_learning_rate=3e-3, batch_size=64, epochs=40, lr_decay=True)
     data = some_data(likelihood, torch.randn(8, d, generator=generator), 100, generator)
     OfflineInference(HierarchicalModel(likelihood, 8, d), guide, config).train(*data, generator)
 
     truth = torch.randn(count, d, generator=generator)
     inputs, targets, environment = some_data(likelihood, truth, seen, generator)
     new = guide.for_environments(count)
-    belief = ExactBelief(HierarchicalModel(likelihood, count, d), new, SVIUpdate(SVIUpdateConfig()))
+    belief = RecursiveBelief(HierarchicalModel(likelihood, count, d), new, SVIUpdate(SVIUpdateConfig()))
     for step in torch.arange(seen * count).split(count):
         belief.update(inputs[step], targets[step], environment[step], generator)
     posterior = belief.posterior()

@@ -7,7 +7,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import DiagonalConfig, DiagonalGuide, Guide
 from pyro_dynamics.guides.flow import FlowConfig, FlowGuide
 from pyro_dynamics.guides.transformed_normal import normal_nodes
-from pyro_dynamics.inference import ExactBelief, SVIUpdate, SVIUpdateConfig, linear_gaussian_posterior
+from pyro_dynamics.inference import RecursiveBelief, SVIUpdate, SVIUpdateConfig, linear_gaussian_posterior
 from pyro_dynamics.models import HierarchicalModel, LinearGaussian
 
 SPLINE, AFFINE = FlowConfig(), FlowConfig(kind="affine")
@@ -110,7 +110,7 @@ def stream(guide: Guide, d: int, config: SVIUpdateConfig, steps: int = 15) -> tu
     generator = torch.Generator().manual_seed(0)
     count, noise = guide.environments, 4.0
     likelihood = LinearGaussian(2, d, 3, noise, 1, generator)
-    belief = ExactBelief(HierarchicalModel(likelihood, count, d), guide, SVIUpdate(config))
+    belief = RecursiveBelief(HierarchicalModel(likelihood, count, d), guide, SVIUpdate(config))
     truth = torch.randn(count, d, generator=generator)
     mean, covariance = torch.zeros(count, d), torch.eye(d).repeat(count, 1, 1)
     for _ in range(steps):
@@ -138,7 +138,7 @@ def test_online_only_the_environments_own_parts_move(generator: torch.Generator)
     guide = bent_guide(2, 2, SPLINE).for_environments(3)
     before = {name: value.clone() for name, value in guide.state_dict().items()}
     model = HierarchicalModel(LinearGaussian(2, 2, 3, 1.0, 1, generator), 3, 2)
-    belief = ExactBelief(model, guide, SVIUpdate(SVIUpdateConfig(steps=10)))
+    belief = RecursiveBelief(model, guide, SVIUpdate(SVIUpdateConfig(steps=10)))
     belief.update(torch.randn(1, 2, generator=generator), 3 * torch.ones(1, 3), torch.tensor([1]), generator)
     for name, value in guide.state_dict().items():
         moved = value != before[name]

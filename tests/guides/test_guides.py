@@ -42,9 +42,9 @@ from pyro_dynamics.guides import (
 from pyro_dynamics.guides.auto import KINDS
 from pyro_dynamics.guides.mixture import Mixture
 from pyro_dynamics.inference import (
-    ExactBelief,
     OfflineConfig,
     OfflineInference,
+    RecursiveBelief,
     SVIUpdate,
     SVIUpdateConfig,
     linear_gaussian_posterior,
@@ -90,7 +90,7 @@ def some_guide(case: str, latent_dim: int = D) -> Guide:
             parameter.add_(0.3 * torch.randn_like(parameter))
     guide.prepare(*some_data())
     weight = torch.rand(K, latent_dim) + 2
-    guide.settle(lambda e: -(weight * e.square()).sum(-1) - e[:, 0] * e[:, -1])
+    guide.finalize(lambda e: -(weight * e.square()).sum(-1) - e[:, 0] * e[:, -1])
     return guide
 
 
@@ -289,7 +289,7 @@ def online(guide: Guide) -> Guide:
 def test_a_streaming_update_of_one_environment_leaves_the_others_alone(case: str, generator: torch.Generator) -> None:
     guide = online(some_guide(case))
     before = guide.frozen()
-    belief = ExactBelief(some_model(), guide, SVIUpdate(SVIUpdateConfig()))
+    belief = RecursiveBelief(some_model(), guide, SVIUpdate(SVIUpdateConfig()))
     belief.update(torch.randn(1, 2, generator=generator), 5 * torch.ones(1, 3), torch.tensor([1]), generator)
     after = guide.frozen()
     for moved in ((after.mean - before.mean).abs(), (after.stddev - before.stddev).abs()):
@@ -300,7 +300,7 @@ def test_a_streaming_update_of_one_environment_leaves_the_others_alone(case: str
 @updated_by_gradients
 def test_a_streaming_update_lowers_the_objective(case: str, generator: torch.Generator) -> None:
     guide, model = online(some_guide(case)), some_model()
-    belief, prior = ExactBelief(model, guide, SVIUpdate(SVIUpdateConfig())), guide.frozen()
+    belief, prior = RecursiveBelief(model, guide, SVIUpdate(SVIUpdateConfig())), guide.frozen()
     torch.manual_seed(0)
     before = negative_elbo(guide, model, prior, particles=256)
     belief.update(*some_data(), generator)
@@ -319,7 +319,7 @@ def test_nothing_is_left_to_chance_or_to_global_state(case: str) -> None:
         if guide.has_density:
             robots = online(guide)
             update = SVIUpdate(SVIUpdateConfig(steps=3))
-            ExactBelief(model, robots, update).update(*some_data(), generator)
+            RecursiveBelief(model, robots, update).update(*some_data(), generator)
             guide = robots
         torch.manual_seed(4)
         ends.append((guide.frozen(), guide.frozen().sample((5,)), generator.get_state()))
@@ -337,7 +337,9 @@ def test_both_floating_point_types_work(case: str, dtype: torch.dtype, generator
     config = OfflineConfig(epochs=1, batch_size=6)
     OfflineInference(model, guide, config).train(inputs, targets, environment, generator)
     if guide.has_density:
-        ExactBelief(model, guide, SVIUpdate(SVIUpdateConfig(steps=2))).update(inputs, targets, environment, generator)
+        RecursiveBelief(model, guide, SVIUpdate(SVIUpdateConfig(steps=2))).update(
+            inputs, targets, environment, generator
+        )
     posterior = guide.frozen()
     sample = posterior.sample((4,))
     for value in (sample, posterior.mean, posterior.stddev, posterior.log_prob(sample)):
@@ -366,7 +368,7 @@ def trained_posterior(guide: Guide, seed: int = 0) -> tuple[Distribution, Tensor
     design = model.likelihood.design(inputs).flatten(1, 2)  # type: ignore[operator]
     targets = 3 * torch.randn(K, rows * TARGETS, generator=generator)
     mean, covariance = linear_gaussian_posterior(torch.zeros(K, D), torch.eye(D).repeat(K, 1, 1), design, targets, 1.0)
-    config = OfflineConfig(guide_learning_rate=2e-2, batch_size=K * rows, epochs=500, decay=True)
+    config = OfflineConfig(guide_learning_rate=2e-2, batch_size=K * rows, epochs=500, lr_decay=True)
     data = inputs.flatten(0, 1), targets.reshape(K * rows, TARGETS), torch.arange(K).repeat_interleave(rows)
     inference = OfflineInference(model, guide, config)
     # 64 samples a step stand for 64 times as many steps.
@@ -405,7 +407,7 @@ def test_laplace_survives_a_place_that_is_no_mode() -> None:
     guide = LaplaceGuide(1, 2)
     with torch.no_grad():
         guide.location.add_(1.0)
-        guide.settle(lambda e: 1e6 * e[:, 0].cos() + e[:, 1].square())  # the second direction is a valley
+        guide.finalize(lambda e: 1e6 * e[:, 0].cos() + e[:, 1].square())  # the second direction is a valley
     covariance = guide.posterior().covariance_matrix[0]  # type: ignore[attr-defined]
     assert torch.allclose(covariance.diagonal(), torch.tensor([1e-6 / math.cos(1), 100.0]), rtol=1e-3)
 
@@ -512,7 +514,7 @@ def test_a_point_can_be_planned_with_and_not_updated(generator: torch.Generator)
     assert torch.equal(posterior.sample((2,)), torch.zeros(2, K, D))
     assert torch.equal(posterior.stddev, torch.zeros(K, D))
     with pytest.raises(UserError, match="no density"):
-        ExactBelief(some_model(), guide, SVIUpdate(SVIUpdateConfig())).update(*some_data(), generator)
+        RecursiveBelief(some_model(), guide, SVIUpdate(SVIUpdateConfig())).update(*some_data(), generator)
 
 
 def test_a_point_finds_the_mode() -> None:

@@ -7,13 +7,13 @@ from torch import Tensor
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import GUIDES, DiagonalGuide, KnownGuide
 from pyro_dynamics.inference import (
-    ExactBelief,
     OfflineConfig,
     OfflineInference,
+    RecursiveBelief,
     SVIUpdate,
     SVIUpdateConfig,
-    tracing,
 )
+from pyro_dynamics.inference.compiled import fx_graph
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 
 CONTEXTS = [-1.0, 0.5, 2.0]
@@ -21,7 +21,7 @@ CONTEXTS = [-1.0, 0.5, 2.0]
 
 def some_guide() -> KnownGuide:
     guide = KnownGuide(3, 2, lambda contexts: [[context, context**2] for context in contexts])
-    guide.tell(CONTEXTS)
+    guide.set_context(CONTEXTS)
     return guide
 
 
@@ -59,7 +59,7 @@ def test_it_stands_where_it_was_told_and_has_nothing_to_learn() -> None:
 def test_what_was_frozen_stays_when_it_is_told_anew() -> None:
     guide = some_guide()
     before = guide.frozen()
-    guide.tell([0.0, 0.0, 0.0])
+    guide.set_context([0.0, 0.0, 0.0])
     assert torch.equal(guide.frozen().mean, torch.zeros(3, 2))
     assert float(before.mean[2, 1]) == 4.0
 
@@ -94,7 +94,7 @@ def test_what_is_reported_is_the_log_likelihood_with_no_divergence() -> None:
 def test_training_leaves_it_where_it_is_and_remedies_have_nothing_to_do() -> None:
     elbo, model, guide = train()
     assert torch.equal(guide.posterior().mean, some_guide().posterior().mean)
-    for remedy in ({"kl_warm_up": 1.0}, {"free_nats": 3.0}, {"spread": 2.0}):
+    for remedy in ({"kl_warm_up": 1.0}, {"free_nats": 3.0}, {"init_mean_std": 2.0}):
         again, other, told = train(**remedy)
         assert again == elbo
         assert torch.equal(told.posterior().mean, guide.posterior().mean)
@@ -104,7 +104,7 @@ def test_training_leaves_it_where_it_is_and_remedies_have_nothing_to_do() -> Non
 @pytest.mark.filterwarnings("error")  # a fallback would warn, and make the comparison one of Pyro with itself
 def test_a_traced_training_equals_pyros(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
-    tracing.tell.cache_clear()
+    fx_graph.warn_once.cache_clear()
     (elbo, model, _), (traced, other, _) = train(), train(compiled=True)
     assert traced == pytest.approx(elbo, rel=1e-4)
     for name, value in model.state_dict().items():
@@ -113,7 +113,7 @@ def test_a_traced_training_equals_pyros(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_an_online_update_changes_nothing_and_draws_nothing() -> None:
     model, guide = some_model(), some_guide()
-    belief = ExactBelief(model, guide, SVIUpdate(SVIUpdateConfig(steps=3)))
+    belief = RecursiveBelief(model, guide, SVIUpdate(SVIUpdateConfig(steps=3)))
     generator = torch.Generator().manual_seed(0)
     before = generator.get_state()
     belief.update(*some_data(), generator)

@@ -58,7 +58,7 @@ def assert_gaussian(belief: Belief, mean: Tensor, covariance: Tensor) -> None:
 
 
 def test_exact_belief_is_the_kalman_posterior(likelihood: LinearGaussian, generator: torch.Generator) -> None:
-    belief = make("exact", None, likelihood, 2)
+    belief = make("recursive", None, likelihood, 2)
     mean, covariance = torch.zeros(2, 2), torch.eye(2).repeat(2, 1, 1)
     for inputs, design, targets in stream(likelihood, torch.randn(2, 2, generator=generator), 20, generator):
         belief.update(inputs, targets, EVERYONE, generator)
@@ -67,7 +67,7 @@ def test_exact_belief_is_the_kalman_posterior(likelihood: LinearGaussian, genera
 
 
 def test_temperature_is_a_noise_that_many_times_larger(likelihood: LinearGaussian, generator: torch.Generator) -> None:
-    belief = make("exact", None, likelihood, 2, temperature=0.25)
+    belief = make("recursive", None, likelihood, 2, temperature=0.25)
     mean, covariance = torch.zeros(2, 2), torch.eye(2).repeat(2, 1, 1)
     for inputs, design, targets in stream(likelihood, torch.randn(2, 2, generator=generator), 20, generator):
         belief.update(inputs, targets, EVERYONE, generator)
@@ -156,7 +156,9 @@ def steps_to_recover(name: str, config: Any, share: float, before: int = 200, li
 
 
 def test_tracking_law() -> None:
-    assert steps_to_recover("exact", None, 0.5) == pytest.approx(200, abs=5)  # half the move, in as many steps again
+    assert steps_to_recover("recursive", None, 0.5) == pytest.approx(
+        200, abs=5
+    )  # half the move, in as many steps again
     law = math.log(0.1) / math.log(0.95)
     assert steps_to_recover("power", PowerConfig(0.95), 0.9) == pytest.approx(law, abs=1)
     assert steps_to_recover("window", WindowConfig(20), 0.9) == pytest.approx(18, abs=2)
@@ -188,7 +190,7 @@ def test_forget_returns_to_the_beginning(name: str, likelihood: LinearGaussian, 
     for inputs, _, targets in stream(likelihood, torch.ones(2, 2), 3, generator):
         belief.update(inputs, targets, EVERYONE, generator)
     assert belief.posterior().mean.abs().max() > 0.1
-    belief.forget()
+    belief.reset()
     assert torch.allclose(belief.posterior().mean, torch.zeros(2, 2))
     assert torch.allclose(belief.posterior().stddev, torch.ones(2, 2), rtol=1e-3)
 
@@ -224,15 +226,15 @@ def test_mixing_densities_of_any_kind_agrees_with_the_gaussian_case() -> None:
 
 
 def test_wrong_use_is_told_in_words(likelihood: LinearGaussian, generator: torch.Generator) -> None:
-    for retention in (0.0, 1.1, math.nan):
-        with pytest.raises(UserError, match="retention"):
-            PowerConfig(retention)
+    for forgetting_factor in (0.0, 1.1, math.nan):
+        with pytest.raises(UserError, match="forgetting_factor"):
+            PowerConfig(forgetting_factor)
     with pytest.raises(UserError, match="temperature"):
-        make("exact", None, likelihood, 2, temperature=0.0)
+        make("recursive", None, likelihood, 2, temperature=0.0)
     with pytest.raises(UserError, match="hypotheses"):
         ChangepointConfig(hypotheses=2)
     point = PointGuide(2, 2)
-    belief = BELIEFS["exact"](HierarchicalModel(likelihood, 2, 2), point, SVIUpdate(SVIUpdateConfig()))
+    belief = BELIEFS["recursive"](HierarchicalModel(likelihood, 2, 2), point, SVIUpdate(SVIUpdateConfig()))
     with pytest.raises(UserError, match="no density"):
         belief.update(torch.zeros(2, 2), torch.zeros(2, OUTPUTS), EVERYONE, generator)
 
@@ -251,7 +253,7 @@ def test_a_change_is_told_once_and_in_its_environment_alone() -> None:
     assert len(told) == 1
     assert 60 <= told[0][0] < 90
     assert told[0][1] == 0
-    assert not make("exact", None, likelihood, 1, environments=2).changed.any()
+    assert not make("recursive", None, likelihood, 1, environments=2).changed.any()
 
 
 class Plain(nn.Module):
@@ -271,7 +273,7 @@ def test_the_kalman_update_needs_no_linearisation_by_the_likelihood() -> None:
     found = []
     for likelihood in (ensemble, Plain(ensemble)):
         guide = FullRankGuide(2, 2).for_environments(2)
-        belief = BELIEFS["exact"](HierarchicalModel(likelihood, 2, 2), guide, KalmanUpdate(KalmanUpdateConfig()))
+        belief = BELIEFS["recursive"](HierarchicalModel(likelihood, 2, 2), guide, KalmanUpdate(KalmanUpdateConfig()))
         stream = torch.Generator().manual_seed(1)
         for _ in range(3):
             inputs, targets = torch.randn(2, 2, generator=stream), torch.randn(2, 3, generator=stream)

@@ -156,12 +156,12 @@ def test_the_weight_rises_anew_in_each_training(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("name", ["diagonal", "full-rank", "low-rank", "laplace"])
 def test_spread_moves_the_means_apart_once_and_a_resumed_run_knows(name: str) -> None:
     # Rates so small that what is seen is the spread alone.
-    config = OfflineConfig(1e-9, 1e-9, batch_size=6, epochs=1, spread=0.5)
+    config = OfflineConfig(1e-9, 1e-9, batch_size=6, epochs=1, init_mean_std=0.5)
     environments = 200
     torch.manual_seed(0)
     ensemble = Ensemble(2, LATENT, 3, EnsembleConfig(members=MEMBERS, hidden=(4,), weight_decay=(0.0, 0.0)))
     guide: Any = GUIDES[name](environments, LATENT)
-    guide.settle = lambda log_joint: None  # Laplace's covariance is found there
+    guide.finalize = lambda log_joint: None  # Laplace's covariance is found there
     inference = OfflineInference(HierarchicalModel(ensemble, environments, LATENT), guide, config)
     _, before = gaussian_moments(guide.frozen())
     inference.optimiser.load_state_dict(inference.optimiser.state_dict())  # as a run does that was killed before
@@ -182,10 +182,10 @@ def test_spread_moves_the_means_apart_once_and_a_resumed_run_knows(name: str) ->
 @pytest.mark.parametrize("name", ["mixture", "point", "auto"])
 def test_spread_is_refused_in_words_where_the_guide_is_not_gaussian(name: str) -> None:
     guide = GUIDES[name](ENVIRONMENTS, LATENT)
-    with pytest.raises(UserError, match=r"spread .* choose a Gaussian guide \(diagonal"):
-        build(OfflineConfig(spread=0.5), guide)
+    with pytest.raises(UserError, match=r"init-mean-std .* choose a Gaussian guide \(diagonal"):
+        build(OfflineConfig(init_mean_std=0.5), guide)
     without_latent = HierarchicalModel(build(OfflineConfig()).model.likelihood, 1, 0)
-    OfflineInference(without_latent, GUIDES["point"](1, 0), OfflineConfig(spread=0.5))
+    OfflineInference(without_latent, GUIDES["point"](1, 0), OfflineConfig(init_mean_std=0.5))
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def test_spread_is_refused_in_words_where_the_guide_is_not_gaussian(name: str) -
         (lambda: OfflineConfig(kl_warm_up=1.5), "kl-warm-up is a fraction"),
         (lambda: OfflineConfig(kl_warm_up=-0.1), "kl-warm-up is a fraction"),
         (lambda: OfflineConfig(free_nats=-1), "free-nats must be 0"),
-        (lambda: OfflineConfig(spread=math.nan), "spread must be 0"),
-        (lambda: OfflineConfig(spread=math.inf), "spread must be 0"),
+        (lambda: OfflineConfig(init_mean_std=math.nan), "init-mean-std must be 0"),
+        (lambda: OfflineConfig(init_mean_std=math.inf), "init-mean-std must be 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(make: Callable[[], object], words: str) -> None:

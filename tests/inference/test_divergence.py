@@ -18,9 +18,9 @@ from pyro_dynamics.inference import (
     OfflineInference,
     SVIUpdate,
     SVIUpdateConfig,
-    compiled_update,
 )
-from pyro_dynamics.inference.compiled.fx_graph import tell
+from pyro_dynamics.inference.compiled import compiled_update
+from pyro_dynamics.inference.compiled.fx_graph import warn_once
 from pyro_dynamics.inference.divergence import is_finite, is_sound
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 
@@ -117,7 +117,7 @@ def test_a_bad_transition_leaves_the_last_belief_and_the_others_learn(
     before = belief.posterior().mean.clone()
     bad = targets[8:10].clone()
     bad[1] = spoilt
-    tell.cache_clear()
+    warn_once.cache_clear()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for _ in range(3):
@@ -138,7 +138,7 @@ def test_a_bad_transition_leaves_the_last_belief_and_the_others_learn(
 def test_the_compiled_update_is_watched_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled_update, "compile_loop", compiled_update.plain_loop)  # what it computes, uncompiled
     rule = SVIUpdate(SVIUpdateConfig(steps=2, samples=2, compiled=True))
-    belief = BELIEFS["exact"](model(), DiagonalGuide(1, D).for_environments(1), rule)
+    belief = BELIEFS["recursive"](model(), DiagonalGuide(1, D).for_environments(1), rule)
     belief.model = HierarchicalModel(belief.model.likelihood, 1, D)
     inputs, targets, _ = (part[:1] for part in data())
     before = belief.posterior().mean.clone()

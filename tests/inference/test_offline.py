@@ -88,7 +88,7 @@ def test_more_epochs_where_the_data_is_little(generator: torch.Generator) -> Non
 def test_rates_fall_over_the_second_half_of_each_training_if_asked(decay: bool, expected: list[float]) -> None:
     generator = torch.Generator().manual_seed(0)
     likelihood = LinearGaussian(2, 1, 3, 2.0, 2, generator)
-    config = OfflineConfig(batch_size=5, epochs=4, guide_learning_rate=0.01, decay=decay)
+    config = OfflineConfig(batch_size=5, epochs=4, guide_learning_rate=0.01, lr_decay=decay)
     inference = OfflineInference(HierarchicalModel(likelihood, 1, 1), DiagonalGuide(1, 1), config)
     seen: list[float] = []
     inference.optimiser.register_step_pre_hook(

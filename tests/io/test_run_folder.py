@@ -14,7 +14,7 @@ from pyro_dynamics.io import checkpoint_files
 from pyro_dynamics.io.checkpoint_files import LARGEST, save_state
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners.common.configuration import preset_config
-from pyro_dynamics.runners.common.factory import build_team
+from pyro_dynamics.runners.common.factory import build_group
 from pyro_dynamics.transitions import Transitions
 
 SMALL = 4000
@@ -146,16 +146,16 @@ def test_a_file_that_is_no_checkpoint_is_refused_in_one_line(content: bytes | No
 def test_the_papers_specialists_come_in_files_of_at_most_15_mib(tmp_path: Path) -> None:
     """The largest state that a preset gives: five agents of 5 x 4 x 200, with Adam's moments."""
     family = find_family("halfcheetah-tilt")
-    team = build_team(
+    group = build_group(
         replace(preset_config("halfcheetah-tilt", "paper"), agent="specialist", precision="float32"),
         family,
         Box(-1.0, 1.0, (6,)),
     )
-    for agent in team.agents:
+    for agent in group.agents:
         for parameter in agent.model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         agent.offline.optimiser.step()
-    save_state(tmp_path / "round-080.pt", team.state_dict())
+    save_state(tmp_path / "round-080.pt", group.state_dict())
     sizes = [file.stat().st_size for file in tmp_path.iterdir()]
     assert sum(sizes) > 2 * LARGEST  # so that there is something to split
     assert max(sizes) <= LARGEST == 15 * 1024 * 1024

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.rollouts import stream_checkpoint as journal
+from pyro_dynamics.rollouts import stream_checkpoint
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
-from pyro_dynamics.rollouts.stream_checkpoint import Journal
+from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
 from pyro_dynamics.runners.main import main
 
 SETTINGS = {"seed": 0, "schedule": [[0, 3.0]]}
@@ -21,7 +21,7 @@ class Remembered:
     """Of no agents: what a journal needs of a memory."""
 
     def state_dict(self) -> dict[str, Any]:
-        return {"team": []}
+        return {"group": []}
 
 
 def step(index: int) -> AdaptationStep:
@@ -51,8 +51,8 @@ def row(index: int) -> dict[str, Any]:
     return {"step": index, "context": [3.0, 1.0], **seen, "mean": [0.0], "sd": [1.0]}
 
 
-def kept(path: Path, steps: int) -> Journal:
-    one = Journal(path, SETTINGS)
+def kept(path: Path, steps: int) -> StreamCheckpoint:
+    one = StreamCheckpoint(path, SETTINGS)
     for index in range(one.steps, steps):
         one.add(row(index), step(index), Remembered())  # type: ignore[arg-type]
     one.save(Remembered())  # type: ignore[arg-type]
@@ -60,19 +60,23 @@ def kept(path: Path, steps: int) -> Journal:
 
 
 def test_steps_are_read_back_over_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "ROWS", 4)
+    monkeypatch.setattr(stream_checkpoint, "ROWS", 4)
     for steps in (3, 4, 9, 12):  # in the middle of a part, and at its end
         whole = kept(tmp_path / "unfinished", steps)
-        for one in (whole, Journal(tmp_path / "unfinished", SETTINGS)):
+        for one in (whole, StreamCheckpoint(tmp_path / "unfinished", SETTINGS)):
             assert [found["step"] for found in one.rows()] == list(range(steps))
             assert one.arrays("reward")["reward"].tolist() == list(range(steps))
             assert len(one._rows) < 4  # what is held in memory
-        begun = one.begun()
-        assert begun is not None
-        assert (len(begun), begun.state.shape, begun.memory) == (steps, (steps, 1, 1), {"team": []})
+        resume_point = one.resume_point()
+        assert resume_point is not None
+        assert (len(resume_point), resume_point.state.shape, resume_point.stream_state) == (
+            steps,
+            (steps, 1, 1),
+            {"group": []},
+        )
     assert one.rows()[0]["context"] == (3.0, 1.0)
     one.remove()
-    assert Journal(tmp_path / "unfinished", SETTINGS).steps == 0
+    assert StreamCheckpoint(tmp_path / "unfinished", SETTINGS).steps == 0
 
 
 def test_a_part_may_be_ahead_of_the_state_that_was_to_follow_it(tmp_path: Path) -> None:
@@ -80,13 +84,13 @@ def test_a_part_may_be_ahead_of_the_state_that_was_to_follow_it(tmp_path: Path) 
     state = (tmp_path / "state.pt").read_bytes()
     kept(tmp_path, 5)
     (tmp_path / "state.pt").write_bytes(state)
-    assert [found["step"] for found in Journal(tmp_path, SETTINGS).rows()] == [0, 1, 2]
+    assert [found["step"] for found in StreamCheckpoint(tmp_path, SETTINGS).rows()] == [0, 1, 2]
 
 
 def test_what_is_left_of_another_adaptation_is_refused(tmp_path: Path) -> None:
     kept(tmp_path, 3)
     with pytest.raises(UserError, match="is what is left of an adaptation with another seed: finish that one"):
-        Journal(tmp_path, {**SETTINGS, "seed": 1})
+        StreamCheckpoint(tmp_path, {**SETTINGS, "seed": 1})
 
 
 def test_damage_is_told(tmp_path: Path) -> None:
@@ -94,8 +98,8 @@ def test_damage_is_told(tmp_path: Path) -> None:
         kept(tmp_path, 3)
         change()
         with pytest.raises(UserError, match=r"cannot be gone on with \(.+\): remove it to begin anew"):
-            Journal(tmp_path, SETTINGS)
-        Journal(tmp_path / "none", SETTINGS)
+            StreamCheckpoint(tmp_path, SETTINGS)
+        StreamCheckpoint(tmp_path / "none", SETTINGS)
         for file in tmp_path.iterdir():
             file.unlink()
 
@@ -107,7 +111,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
     damaged(lambda: np.savez(tmp_path / "steps-00000000.npz", state=np.zeros((1, 1))))
     damaged(lambda: (tmp_path / "steps-00000000.npz").write_bytes(b""))
     damaged(lambda: torch.save({"steps": -1}, tmp_path / "state.pt"))
-    damaged(lambda: torch.save({"steps": -1, "settings": "{}", "memory": {}}, tmp_path / "state.pt"))
+    damaged(lambda: torch.save({"steps": -1, "settings": "{}", "stream_state": {}}, tmp_path / "state.pt"))
 
 
 def test_a_robot_that_does_not_repeat_itself_is_told(
@@ -119,16 +123,16 @@ def test_a_robot_that_does_not_repeat_itself_is_told(
     run, out = tmp_path / "run", tmp_path / "out"
     assert main(["train", *tiny, *plan, "--out", str(run)]) == 0
     adapt = ["adapt", str(run), "--context", "3", "--steps", "12", "--update", "kalman", "--quiet", "--out", str(out)]
-    monkeypatch.setattr(journal, "SECONDS", 0.0)
-    save, saved = Journal.save, []
+    monkeypatch.setattr(stream_checkpoint, "SECONDS", 0.0)
+    save, saved = StreamCheckpoint.save, []
 
-    def full(self: Journal, memory: Any) -> None:
+    def full(self: StreamCheckpoint, stream_state: Any) -> None:
         saved.append(self.steps)
         if len(saved) == 6:
             raise UserError("cannot write it: No space left on device")
-        save(self, memory)
+        save(self, stream_state)
 
-    monkeypatch.setattr(Journal, "save", full)
+    monkeypatch.setattr(StreamCheckpoint, "save", full)
     assert main(adapt) == 2
     assert not (out / "summary.json").exists()
     arrays = out / "unfinished" / "steps-00000000.npz"

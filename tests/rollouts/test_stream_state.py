@@ -10,9 +10,9 @@ from pyro_dynamics.control import PLANNERS
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.rollouts.adaptation import AdaptationStep, adapt, replay
-from pyro_dynamics.rollouts.stream_state import Begun, Memory
+from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 from pyro_dynamics.runners.common.configuration import RunConfig
-from pyro_dynamics.runners.common.factory import build_team, team_for
+from pyro_dynamics.runners.common.factory import build_group, group_for
 from pyro_dynamics.runners.train import parse
 from pyro_dynamics.transitions import Transitions
 
@@ -36,16 +36,16 @@ def from_disk(state: dict[str, Any]) -> dict[str, Any]:
     return loaded
 
 
-def stream(settings: RunConfig, begun: Begun | None = None) -> tuple[list[AdaptationStep], dict[str, Any]]:
+def stream(settings: RunConfig, resume_point: ResumePoint | None = None) -> tuple[list[AdaptationStep], dict[str, Any]]:
     """The steps, and what is remembered after some of them."""
     robots = FAMILY.make_vector([3.0], STEPS)
-    team = build_team(settings, FAMILY, robots.single_action_space)
-    met, kept = team_for(team, FAMILY, [3.0]), {}
-    memory, found = Memory(met, 0), []
-    for step in adapt(met, robots, 0, belief_draws=5, memory=memory, begun=begun):
+    group = build_group(settings, FAMILY, robots.single_action_space)
+    met, kept = group_for(group, FAMILY, [3.0]), {}
+    stream_state, found = StreamState(met, 0), []
+    for step in adapt(met, robots, 0, belief_draws=5, stream_state=stream_state, resume_point=resume_point):
         found.append(step)
         if step.index == LEFT - 1:
-            kept = from_disk(memory.state_dict())
+            kept = from_disk(stream_state.state_dict())
     return found, kept
 
 
@@ -57,7 +57,7 @@ def same(one: AdaptationStep, other: AdaptationStep) -> bool:
 CASES = [
     *(
         ["--belief", belief, "--update", "kalman"]
-        for belief in ("exact", "power", "diffusion", "window", "changepoint")
+        for belief in ("recursive", "power", "diffusion", "window", "changepoint")
     ),
     *(["--guide", guide, "--update", "svi", "--update.steps", "3"] for guide in ("mixture", "flow", "amortized")),
     ["--belief", "changepoint", "--update", "svi", "--update.steps", "3"],
@@ -71,17 +71,19 @@ def test_it_goes_on_as_if_it_had_never_been_left(flags: list[str]) -> None:
     settings = config(*flags)
     whole, kept = stream(settings)
     state, action = (torch.stack([getattr(step, name) for step in whole[:LEFT]]) for name in ("state", "action"))
-    rest, _ = stream(settings, Begun(state, action, kept))
+    rest, _ = stream(settings, ResumePoint(state, action, kept))
     assert [step.index for step in rest] == list(range(LEFT, STEPS))
     assert all(same(one, other) for one, other in zip(whole[LEFT:], rest, strict=True))
-    fresh, _ = stream(settings, Begun(state, action, stream(settings)[1] | {"team": stream_of_nothing(settings)}))
+    fresh, _ = stream(
+        settings, ResumePoint(state, action, stream(settings)[1] | {"group": stream_of_nothing(settings)})
+    )
     assert flags[:1] == ["--agent"] or not same(whole[LEFT], fresh[0])  # what is remembered matters
 
 
 def stream_of_nothing(settings: RunConfig) -> Any:
     """The memory of agents that have seen nothing."""
-    team = build_team(settings, FAMILY, FAMILY.make_vector([3.0], STEPS).single_action_space)
-    return Memory(team_for(team, FAMILY, [3.0]), 0).state_dict()["team"]
+    group = build_group(settings, FAMILY, FAMILY.make_vector([3.0], STEPS).single_action_space)
+    return StreamState(group_for(group, FAMILY, [3.0]), 0).state_dict()["group"]
 
 
 def test_a_log_is_followed_on_from_where_it_was_left() -> None:
@@ -91,22 +93,22 @@ def test_a_log_is_followed_on_from_where_it_was_left() -> None:
     parts = {name: torch.cat([getattr(step, name) for step in acted]) for name in names}
     log = Transitions(**parts, environment=torch.zeros(STEPS, dtype=torch.long), step=torch.arange(STEPS))
 
-    def follow(begun: Begun | None) -> tuple[list[AdaptationStep], dict[str, Any]]:
-        team = build_team(settings, FAMILY, FAMILY.make_vector([3.0], STEPS).single_action_space)
-        met, kept = team_for(team, FAMILY, [3.0]), {}
-        memory, found = Memory(met, 0, acting=False), []
-        for step in replay(met, log, [3.0] * STEPS, 0, 5, memory, begun):
+    def follow(resume_point: ResumePoint | None) -> tuple[list[AdaptationStep], dict[str, Any]]:
+        group = build_group(settings, FAMILY, FAMILY.make_vector([3.0], STEPS).single_action_space)
+        met, kept = group_for(group, FAMILY, [3.0]), {}
+        stream_state, found = StreamState(met, 0, acting=False), []
+        for step in replay(met, log, [3.0] * STEPS, 0, 5, stream_state, resume_point):
             found.append(step)
             if step.index == LEFT - 1:
-                kept = from_disk(memory.state_dict())
+                kept = from_disk(stream_state.state_dict())
         return found, kept
 
     whole, kept = follow(None)
-    begun = Begun(log.state[:LEFT, None], log.action[:LEFT, None], kept)
-    rest, _ = follow(begun)
+    resume_point = ResumePoint(log.state[:LEFT, None], log.action[:LEFT, None], kept)
+    rest, _ = follow(resume_point)
     assert len(rest) == STEPS - LEFT
     assert all(same(one, other) for one, other in zip(whole[LEFT:], rest, strict=True))
-    other = Begun(log.state[:LEFT, None] + 1, log.action[:LEFT, None], kept)
+    other = ResumePoint(log.state[:LEFT, None] + 1, log.action[:LEFT, None], kept)
     with pytest.raises(UserError, match="step 0 does not begin in the state that it began in before"):
         follow(other)
 
@@ -115,6 +117,6 @@ def test_the_memory_of_other_agents_is_refused() -> None:
     _, kept = stream(config("--update", "kalman"))
     empty = torch.zeros(0, 1, 3)
     with pytest.raises(UserError, match="the memory that was kept of the first steps is of other agents"):
-        stream(config("--update", "kalman", "--latent-dim", "3"), Begun(empty, empty, kept))
+        stream(config("--update", "kalman", "--latent-dim", "3"), ResumePoint(empty, empty, kept))
     with pytest.raises(UserError, match="is of other agents"):
-        stream(config("--update", "kalman"), Begun(empty, empty, {}))
+        stream(config("--update", "kalman"), ResumePoint(empty, empty, {}))

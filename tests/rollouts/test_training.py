@@ -3,15 +3,15 @@
 import torch
 
 from pyro_dynamics.agent import Agent
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.latents.collapse import collapse_gap
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.inference import OfflineConfig
 from pyro_dynamics.models import EnsembleConfig
-from pyro_dynamics.rollouts.rollout import interact, uniform_policy
+from pyro_dynamics.rollouts.rollout import rollout, uniform_policy
 from pyro_dynamics.rollouts.training import record
 from pyro_dynamics.runners.common.configuration import RunConfig
-from pyro_dynamics.runners.common.factory import build_agent, team_for
+from pyro_dynamics.runners.common.factory import build_agent, group_for
 from pyro_dynamics.transitions import Transitions
 
 FAMILY = find_family("pendulum-gravity")
@@ -21,7 +21,7 @@ def random_episodes(seed: int) -> Transitions:
     robots = FAMILY.make_vector(FAMILY.train, 100)
     space = robots.single_action_space
     policy = uniform_policy(space.low, space.high, 5, torch.Generator().manual_seed(seed))  # type: ignore[attr-defined]
-    return record(list(interact(robots, policy, range(seed, seed + 5))), torch.arange(5))
+    return record(list(rollout(robots, policy, range(seed, seed + 5))), torch.arange(5))
 
 
 def trained_agent(agent: str) -> Agent:
@@ -47,13 +47,13 @@ def test_shuffled_latents_predict_worse_and_an_unseen_gravity_is_found() -> None
     assert right.mean() > generalist.mean() + 0.3
 
     # Streaming through a gravity between two that were trained on: the belief lands between theirs.
-    new = team_for(Team([agent], [range(5)]), FAMILY, [5.0]).agents[0]
+    new = group_for(AgentGroup([agent], [range(5)]), FAMILY, [5.0]).agents[0]
     robots = FAMILY.make_vector([5.0], 60)
     space = robots.single_action_space
     policy = uniform_policy(space.low, space.high, 1, torch.Generator().manual_seed(3))  # type: ignore[attr-defined]
     draws = torch.Generator().manual_seed(4)
     before = new.posterior().stddev
-    for step in interact(robots, policy, [7]):
+    for step in rollout(robots, policy, [7]):
         new.observe(step.state, step.action, step.next_state, torch.tensor([0]), draws)
     direction = agent.posterior().mean[4] - agent.posterior().mean[0]
     low, here, high = (

@@ -37,7 +37,7 @@ SMALL = (
     "--steps 10 --episodes 1 --offline.min-steps 2 --offline.epochs 1 --ensemble.weight-decay 0 0 --precision float32 "
     "--controller.horizon 2 --controller.particles 3 --planner.candidates 6 --planner.elites 2 --planner.iterations 1"
 )
-LEARN = f"train {SMALL} --rounds 3 --ensemble.hidden 48 --keep 0 1 2 3 --out DISK/run"
+LEARN = f"train {SMALL} --rounds 3 --ensemble.hidden 48 --keep-checkpoints 0 1 2 3 --out DISK/run"
 REPRODUCE = "reproduce --preset quick --seeds 1 --baseline-seeds 1 --out DISK/results"
 
 

@@ -171,27 +171,28 @@ def test_settings_of_what_was_chosen_are_flags_and_are_stored(run: Path) -> None
 
 def test_track_measures_and_goes_on_where_it_was(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["track", str(run), "--schedule", "0:3,6:9", "--steps", "14", "--seeds", "2", "--updates", "kalman"]
-    arguments += ["--beliefs", "told", "exact", "power:retention=0.5", "--out", str(tmp_path)]
+    arguments += ["--beliefs", "oracle-reset", "recursive", "power:forgetting_factor=0.5", "--out", str(tmp_path)]
     assert main(arguments) == 0
     first = capsys.readouterr().out
     assert len([line for line in first.splitlines() if line.startswith("|")]) == 5
     summary = json.loads((tmp_path / "summary.json").read_text())
-    assert set(summary["methods"]) == {"told kalman", "exact kalman", "power:retention=0.5 kalman"}
+    assert set(summary["methods"]) == {"oracle-reset kalman", "recursive kalman", "power:forgetting_factor=0.5 kalman"}
     assert (tmp_path / "tracks.png").read_bytes().startswith(b"\x89PNG")
-    stored = (tmp_path / "told-kalman.json").stat().st_mtime_ns
+    stored = (tmp_path / "oracle-reset-kalman.json").stat().st_mtime_ns
     assert main(arguments) == 0
-    assert (tmp_path / "told-kalman.json").stat().st_mtime_ns == stored
-    told, exact = (json.loads((tmp_path / f"{name}-kalman.json").read_text())["track"] for name in ("told", "exact"))
-    decoded = {"told": np.array(told["decoded"]), "exact": np.array(exact["decoded"])}
-    assert (decoded["told"][:, :6] == decoded["exact"][:, :6]).all()  # the same until the switch is told
-    assert (decoded["told"][:, 6:] != decoded["exact"][:, 6:]).any()
+    assert (tmp_path / "oracle-reset-kalman.json").stat().st_mtime_ns == stored
+    names = ("oracle-reset", "recursive")
+    reset, own = (json.loads((tmp_path / f"{name}-kalman.json").read_text())["track"] for name in names)
+    decoded = {"reset": np.array(reset["decoded"]), "own": np.array(own["decoded"])}
+    assert (decoded["reset"][:, :6] == decoded["own"][:, :6]).all()  # the same until the switch
+    assert (decoded["reset"][:, 6:] != decoded["own"][:, 6:]).any()
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--belief", "power", "--belief.retention", "0"], "retention"),
-        (["--belief", "power", "--belief.retention", "1.5"], "retention"),
+        (["--belief", "power", "--belief.forgetting-factor", "0"], "forgetting_factor"),
+        (["--belief", "power", "--belief.forgetting-factor", "1.5"], "forgetting_factor"),
         (["--belief", "changepoint", "--belief.hazard", "2"], "hazard"),
         (["--temperature", "0"], "temperature"),
         (["--temperature", "nan"], "temperature"),
@@ -205,7 +206,7 @@ def test_settings_that_make_no_sense_are_told(
 
 def test_a_setting_of_another_choice_is_an_unknown_flag(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        main(["adapt", str(run), "--context", "5", "--belief", "exact", "--belief.retention", "0.9"])
+        main(["adapt", str(run), "--context", "5", "--belief", "recursive", "--belief.forgetting-factor", "0.9"])
     assert stop.value.code == 2
 
 

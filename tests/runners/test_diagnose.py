@@ -44,7 +44,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_a_run_gets_report_numbers_and_posterior(run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     other = train(tmp_path / "other", "--seed", "1")
-    more = ["--refits", "1", "--sbc", "50", "--beside", str(other)]
+    more = ["--refits", "1", "--sbc", "50", "--compare", str(other)]
     assert main(["diagnose", str(run), *FEW, *more]) == 0
     printed = capsys.readouterr().out
     out = run / "diagnose"

@@ -76,7 +76,10 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["train", "mine.py:family"], "leave out the .py: mine:family"),
         (["adapt", "RUN", "--context", "5", "--checkpoint", "0"], "--checkpoint must be at least 1, not 0"),
         (["adapt", "RUN", "--context", "1000"], "gravity must lie between"),
-        (["adapt", "RUN", "--context", "5", "--where", "1"], "--where and --group choose among logged data"),
+        (
+            ["adapt", "RUN", "--context", "5", "--environment", "1"],
+            "--environment and --group choose among logged data",
+        ),
         (["calibrate", "RUN", "--temperature", "0.5"], "calibrate chooses the temperature itself: give those to try"),
         (["adapt", "RUN", "--schedule", "ramp:0:5,100000000000:6"], "a schedule goes to step 1000000 at most"),
         (["adapt", "RUN", "--schedule", "sine:2:8:9", "--steps", str(10**15)], "not enough memory for this: Unable to"),
@@ -213,7 +216,7 @@ def test_a_log_has_no_simulator_and_no_reward(log: Path) -> None:
 
 def test_a_run_of_another_agent_or_seed_is_not_taken_for_it(run: Path) -> None:
     config = from_json(RunFolder.open(run).config)
-    with pytest.raises(UserError, match=r"--beside .*run is a generalist run of pendulum-gravity, not of"):
+    with pytest.raises(UserError, match=r"--compare .*run is a generalist run of pendulum-gravity, not of"):
         latent_means(run, replace(config, agent="latent"))
     with pytest.raises(UserError, match=r"run holds a run with other settings \(seed\): choose another --out"):
         part_there(replace(config, seed=5), run)

@@ -12,7 +12,7 @@ import pytest
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.environments.checked_env import guards, limit_steps
 from pyro_dynamics.errors import EnvironmentFault, UserError
-from pyro_dynamics.rollouts.rollout import interact
+from pyro_dynamics.rollouts.rollout import rollout
 from pyro_dynamics.runners.common.protocols import PROTOCOLS
 from pyro_dynamics.runners.common.sweep_jobs import is_finished, work
 from pyro_dynamics.runners.main import main
@@ -23,7 +23,7 @@ from pyro_dynamics.transitions import Transitions
 SMALL = (
     *("--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "5", "--offline.epochs", "1"),
     *("--controller.horizon", "2", "--controller.particles", "3", "--planner.candidates", "6", "--planner.elites", "2"),
-    *("--ensemble.hidden", "8", "--ensemble.weight-decay", "0", "0", "--update", "kalman", "--belief", "exact"),
+    *("--ensemble.hidden", "8", "--ensemble.weight-decay", "0", "0", "--update", "kalman", "--belief", "recursive"),
 )
 
 
@@ -113,13 +113,13 @@ def test_without_anybody_to_tell_the_fault_is_raised_with_its_cause() -> None:
     robots = faulty_mass.family("raises").make_vector([1.0, 2.0], 12)
     policy = lambda state: state[:, :2] * 0 + 2.5  # noqa: E731
     with pytest.raises(EnvironmentFault, match="step 5: step\\(\\) raised") as told:
-        list(interact(robots, policy, [0, 1]))
+        list(rollout(robots, policy, [0, 1]))
     assert isinstance(told.value.__cause__, ZeroDivisionError)
 
 
 def test_a_track_ends_where_a_step_hangs(capsys: pytest.CaptureFixture[str]) -> None:
     assert train("hangs") == 0
-    beliefs = ["--beliefs", "exact", "--updates", "kalman", "--seeds", "1"]
+    beliefs = ["--beliefs", "recursive", "--updates", "kalman", "--seeds", "1"]
     how = ["--schedule", "0:1,6:2", "--steps", "10", *beliefs, "--step-limit", "0.3"]
     assert main(["track", "run", *how]) == 2
     assert "step() took longer than 0.3 s" in capsys.readouterr().err.splitlines()[-1]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from logged_pendulums import SMALL, pendulum_log, refused, saved
 
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners import adapt
 from pyro_dynamics.runners.common.factory import load_run
@@ -94,7 +94,7 @@ def interrupted(*_: Any) -> None:
 def test_a_replay_that_was_stopped_goes_on_with_the_same_contexts_alone(
     run: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    follow = ["adapt", str(run), "--replay", str(log), "--where", "6", "--steps", "5", "--quiet"]
+    follow = ["adapt", str(run), "--replay", str(log), "--environment", "6", "--steps", "5", "--quiet"]
     follow += ["--out", str(tmp_path), "--schedule"]
     with monkeypatch.context() as patch:
         patch.setattr(adapt, "tell_results", interrupted)
@@ -112,7 +112,7 @@ def test_a_fit_that_was_stopped_leaves_its_place_free(
 ) -> None:
     fit = ["fit", str(log), *SMALL, "--offline.min-steps", "1", "--group", "gravity", "--out", str(tmp_path / "run")]
     with monkeypatch.context() as patch:
-        patch.setattr(Team, "train", interrupted)
+        patch.setattr(AgentGroup, "train", interrupted)
         assert main(fit) == 130
     assert main(fit) == 0
 
@@ -121,7 +121,7 @@ def test_the_runs_own_files_know_their_environments(run: Path, tmp_path: Path) -
     kept = run / "transitions" / "round-001.npz"
     out = tmp_path / "replay"
     follow = ["adapt", str(run), "--replay", str(kept), "--steps", "5", "--quiet", "--out", str(out)]
-    assert main([*follow, "--where", "10"]) == 0
+    assert main([*follow, "--environment", "10"]) == 0
     assert json.loads((out / "steps.jsonl").read_text().splitlines()[0])["context"] == 10.0
 
 
@@ -176,7 +176,7 @@ def test_several_columns_of_quantities_are_several_hidden_parameters(tmp_path: P
     assert [row["context"] for row in rows] == [[4.0, 0.5], [4.0, 1.0], [8.0, 0.5], [8.0, 1.0]]
     assert load_run(out)[2].axes == ("gravity (m/s^2)", "mass (kg)")
     replay = ["adapt", str(out), "--quiet", "--out", str(tmp_path / "replay"), "--replay"]
-    assert main([*replay, str(file), "--where", "8,0.5", "--steps", "10"]) == 0
+    assert main([*replay, str(file), "--environment", "8,0.5", "--steps", "10"]) == 0
     steps = [json.loads(line) for line in (tmp_path / "replay" / "steps.jsonl").read_text().splitlines()]
     assert [row["context"] for row in steps] == [[8.0, 0.5]] * 10
 
@@ -191,7 +191,7 @@ def test_several_columns_of_quantities_are_several_hidden_parameters(tmp_path: P
 
 
 def test_a_replay_may_follow_every_kind_of_schedule(run: Path, log: Path, tmp_path: Path) -> None:
-    replay = ["adapt", str(run), "--replay", str(log), "--where", "6", "--quiet", "--steps", "8"]
+    replay = ["adapt", str(run), "--replay", str(log), "--environment", "6", "--quiet", "--steps", "8"]
     assert main([*replay, "--schedule", "ramp:0:2,4:6", "--out", str(tmp_path)]) == 0
     rows = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
     assert [row["context"] for row in rows] == [2.0, 3.0, 4.0, 5.0, 6.0, 6.0, 6.0, 6.0]
@@ -212,10 +212,10 @@ def test_what_needs_a_simulator_says_so(run: Path, capsys: pytest.CaptureFixture
 def test_bad_replays_are_refused(run: Path, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     replay = ["adapt", str(run), "--replay", str(log)]
     assert "2, 6, 10" in refused(replay, capsys)
-    assert "2, 6, 10" in refused([*replay, "--where", "7"], capsys)
-    assert "160" in refused([*replay, "--where", "6", "--steps", "161"], capsys)
-    assert "--video" in refused([*replay, "--where", "6", "--video"], capsys)
-    assert "--replay" in refused(["adapt", str(run), "--where", "6", "--context", "6"], capsys)
+    assert "2, 6, 10" in refused([*replay, "--environment", "7"], capsys)
+    assert "160" in refused([*replay, "--environment", "6", "--steps", "161"], capsys)
+    assert "--video" in refused([*replay, "--environment", "6", "--video"], capsys)
+    assert "--replay" in refused(["adapt", str(run), "--environment", "6", "--context", "6"], capsys)
 
 
 def spoiled(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:

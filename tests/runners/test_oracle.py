@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.environments import Schedule, find_family
 from pyro_dynamics.rollouts.adaptation import adapt, telling
-from pyro_dynamics.runners.common.factory import load_run, team_for
+from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.main import main
 
 TINY = [
@@ -54,8 +54,8 @@ def test_the_right_context_foretells_better_than_a_wrong_one(run: Path) -> None:
 
 def test_telling_moves_the_prediction_the_way_gravity_does(run: Path) -> None:
     """A pendulum at the side, left alone, falls faster the stronger gravity is: also between trained contexts."""
-    team = load_run(run)[-1]
-    agent = team_for(team, FAMILY, [3.0]).agents[0]
+    group = load_run(run)[-1]
+    agent = group_for(group, FAMILY, [3.0]).agents[0]
     state, action = torch.tensor([[0.0, 1.0, 0.0]]), torch.zeros(1, 1)
 
     def speed() -> float:
@@ -65,7 +65,7 @@ def test_telling_moves_the_prediction_the_way_gravity_does(run: Path) -> None:
 
     told = []
     for gravity in (3.0, 5.0, 9.0):
-        agent.tell([gravity])
+        agent.set_context([gravity])
         told.append(speed())
     expected = 1.5 * 0.05 * np.array([3.0, 5.0, 9.0])  # 3 g / (2 l) sin(theta) dt
     assert told == pytest.approx(expected, abs=0.12)
@@ -73,10 +73,10 @@ def test_telling_moves_the_prediction_the_way_gravity_does(run: Path) -> None:
 
 def test_telling_changes_nothing_for_other_agents(tmp_path: Path) -> None:
     assert main(["train", *TINY, "--agent", "latent", "--rounds", "1", "--out", str(tmp_path / "latent")]) == 0
-    team = load_run(tmp_path / "latent")[-1]
-    before = [part.clone() for part in team.beliefs()]
-    team.tell([1.0] * 5)
-    assert all(torch.equal(one, other) for one, other in zip(before, team.beliefs(), strict=True))
+    group = load_run(tmp_path / "latent")[-1]
+    before = [part.clone() for part in group.beliefs()]
+    group.set_context([1.0] * 5)
+    assert all(torch.equal(one, other) for one, other in zip(before, group.beliefs(), strict=True))
 
 
 def test_two_runs_are_the_same_and_a_resumed_one_too(tmp_path: Path) -> None:
@@ -92,10 +92,10 @@ def test_it_is_told_of_every_step_of_a_schedule(run: Path) -> None:
 
     def after_switch(told: bool) -> float:
         schedule = Schedule(((0, 2.0), (10, 10.0)))
-        team: Team = team_for(load_run(run)[-1], FAMILY, [2.0])
+        group: AgentGroup = group_for(load_run(run)[-1], FAMILY, [2.0])
         robots = FAMILY.make_vector([schedule], 25)
-        follow = telling(team, [schedule]) if told else None
-        steps = list(adapt(team, robots, 0, before_step=follow))
+        follow = telling(group, [schedule]) if told else None
+        steps = list(adapt(group, robots, 0, before_step=follow))
         return float(torch.stack([step.log_likelihood for step in steps[10:]]).mean())
 
     assert after_switch(told=True) > after_switch(told=False) + 2

@@ -63,8 +63,8 @@ def test_rewards_and_ends_of_every_kind_train(family: str, capsys: pytest.Captur
 
 def test_a_learned_reward_is_what_the_environment_gives() -> None:
     assert main(["train", "point_mass:learned", *LONGER, "--episodes", "3", "--out", "run"]) == 0
-    _, config, family, team = load_run(Path("run"))
-    agent, robots = team.agents[0], family.make_vector(family.train, config.steps)
+    _, config, family, group = load_run(Path("run"))
+    agent, robots = group.agents[0], family.make_vector(family.train, config.steps)
     data = record(random_steps(robots, seed=1), torch.arange(5))  # episodes that were not trained on
     with torch.no_grad():
         location, _ = agent.predict(data.state, data.action, agent.posterior().mean[data.environment][None])

@@ -19,10 +19,10 @@ from pyro_dynamics.agent import Agent
 from pyro_dynamics.control import CEM, CEMConfig
 from pyro_dynamics.control.contract import worst_if_not_finite
 from pyro_dynamics.guides import DiagonalGuide
-from pyro_dynamics.inference import ExactBelief
+from pyro_dynamics.inference import RecursiveBelief
 from pyro_dynamics.rollouts.rollout import uniform_policy
 from pyro_dynamics.runners.common.configuration import RunConfig
-from pyro_dynamics.runners.common.factory import build_team
+from pyro_dynamics.runners.common.factory import build_group
 from pyro_dynamics.runners.train import parse
 from pyro_dynamics.transitions import Minibatch, Transitions, shuffled_minibatches
 
@@ -35,13 +35,13 @@ PETS_DECAYS = (2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4)
 
 @cache
 def _untouched(agent: str) -> Agent:
-    (found,) = build_team(replace(PAPER, agent=agent), FAMILY, SPACE).agents  # type: ignore[arg-type]
+    (found,) = build_group(replace(PAPER, agent=agent), FAMILY, SPACE).agents  # type: ignore[arg-type]
     return found
 
 
 def paper_agent(agent: str = "latent") -> Agent:
     """A new one for tests that train it or adapt."""
-    (found,) = build_team(replace(PAPER, agent=agent), FAMILY, SPACE).agents  # type: ignore[arg-type]
+    (found,) = build_group(replace(PAPER, agent=agent), FAMILY, SPACE).agents  # type: ignore[arg-type]
     return found
 
 
@@ -71,7 +71,7 @@ def test_environments() -> None:
 
 
 def test_rounds_and_checkpoints() -> None:
-    assert (PAPER.rounds, PAPER.steps, PAPER.episodes, PAPER.keep) == (80, 1000, 1, (15, 40, 80))
+    assert (PAPER.rounds, PAPER.steps, PAPER.episodes, PAPER.keep_checkpoints) == (80, 1000, 1, (15, 40, 80))
     assert (PAPER.agent, PAPER.update_while_training) == ("latent", True)
 
 
@@ -194,7 +194,7 @@ def test_training_is_ten_epochs_of_adam_in_batches_of_32() -> None:
     after = agent.model.likelihood.parameters()
     assert all((a - b).abs().max() < 0.05 for a, b in zip(after, before, strict=True))
     config = PAPER.offline
-    assert (config.kl_warm_up, config.free_nats, config.spread, config.compiled) == (0, 0, 0, False)
+    assert (config.kl_warm_up, config.free_nats, config.init_mean_std, config.compiled) == (0, 0, 0, False)
 
 
 def test_the_normaliser_is_refitted_to_features_and_actions_alone() -> None:
@@ -239,9 +239,9 @@ def test_the_update_is_sixty_steps_at_five_times_the_rate_from_the_last_transiti
 ) -> None:
     agent = paper_agent()
     belief = agent.belief
-    assert type(belief) is ExactBelief
+    assert type(belief) is RecursiveBelief
     assert belief.temperature == 1
-    rule: Any = belief.rule
+    rule: Any = belief.update_rule
     config = rule.config
     assert (config.steps, config.learning_rate, config.samples, config.compiled) == (60, 5e-3, 16, False)
     assert config.learning_rate == 5 * PAPER.offline.learning_rate == 5 * PAPER.offline.guide_learning_rate
@@ -345,7 +345,7 @@ def test_a_return_that_is_nan_is_the_worst() -> None:
 def test_particles_and_horizon() -> None:
     agent = _untouched("latent")
     sampler, config = agent.controller.sampler, agent.controller.config
-    assert (config.horizon, config.particles, config.widen) == (30, 20, False)
+    assert (config.horizon, config.particles, config.reset_on_change) == (30, 20, False)
     seen: list[tuple[Tensor, Tensor]] = []
     dynamics = sampler.dynamics
 

@@ -136,7 +136,7 @@ def test_a_damaged_measurement_is_named(undisturbed: Path, tmp_path: Path) -> No
 def test_the_cpu_scale_is_the_preset_realtime_for_20_rounds() -> None:
     config = run_config("cpu", "halfcheetah-tilt", "latent", 3)
     realtime = preset_config("halfcheetah-tilt", "realtime")
-    assert (config.rounds, config.steps, config.seed, config.keep) == (20, 200, 3, (4, 10, 20))
+    assert (config.rounds, config.steps, config.seed, config.keep_checkpoints) == (20, 200, 3, (4, 10, 20))
     assert (config.ensemble, config.controller, config.online) == (
         realtime.ensemble,
         realtime.controller,
@@ -150,5 +150,5 @@ def test_the_paper_scale_is_the_papers_protocol() -> None:
     assert (protocol.checkpoints, protocol.rounds, protocol.random_episodes) == ((15, 40, 80), 80, 50)
     assert protocol.dynamic()[0] == "0:-6,500:6"
     assert protocol.dynamic_episodes == 5
-    assert run_config("paper", "halfcheetah-tilt", "specialist", 0).keep == (15, 40, 80)
+    assert run_config("paper", "halfcheetah-tilt", "specialist", 0).keep_checkpoints == (15, 40, 80)
     assert run_config("paper", "halfcheetah-tilt-6", "latent", 0).rounds == 100

@@ -90,7 +90,7 @@ def test_evaluate_names_the_sets(run: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_track_follows_the_way_from_one_context_to_the_other(run: Path, tmp_path: Path) -> None:
-    methods = ["--beliefs", "told", "exact", "--updates", "kalman", "--seeds", "2", "--out", str(tmp_path)]
+    methods = ["--beliefs", "oracle-reset", "recursive", "--updates", "kalman", "--seeds", "2", "--out", str(tmp_path)]
     assert main(["track", str(run), "--schedule", "0:9,0.5,4:14,0.6", "--steps", "10", *methods]) == 0
     assert (tmp_path / "tracks.png").read_bytes().startswith(PNG)
     place, axis = line_of(find_family(OWN), Schedule(((0, (9.0, 0.5)), (4, (14.0, 0.6)))))
@@ -103,7 +103,7 @@ def test_track_follows_the_way_from_one_context_to_the_other(run: Path, tmp_path
 def test_track_says_so_when_every_episode_ends_before_the_change(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    methods = ["--beliefs", "exact", "--updates", "kalman", "--seeds", "1", "--out", str(tmp_path)]
+    methods = ["--beliefs", "recursive", "--updates", "kalman", "--seeds", "1", "--out", str(tmp_path)]
     assert main(["track", str(run), "--schedule", "0:900,0.1,400:901,0.1", "--steps", "410", *methods]) == 2
     assert "before the change" in capsys.readouterr().err
 

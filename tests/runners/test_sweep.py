@@ -39,7 +39,7 @@ def test_only_latent_agents_are_multiplied_by_guides() -> None:
 
 
 def test_a_job_has_the_configuration_of_train() -> None:
-    after = ("--offline.compiled", "--belief", "power", "--belief.retention", "0.9")
+    after = ("--offline.compiled", "--belief", "power", "--belief.forgetting-factor", "0.9")
     jobs = jobs_of("halfcheetah-tilt", "--guides", "flow", "--preset", "cpu", "--rounds", "4", for_train=after)
     (job,) = jobs.values()
     alone = ["halfcheetah-tilt", "--guide", "flow", "--preset", "cpu", "--rounds", "4", *after]

@@ -19,7 +19,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.plots import video
 from pyro_dynamics.plots.belief_panel import BeliefPanel
 from pyro_dynamics.rollouts.adaptation import adapt
-from pyro_dynamics.runners.common.factory import load_run, team_for
+from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.main import main
 
 TINY = [
@@ -59,9 +59,9 @@ def filmed(run: Path, folder: Path) -> Iterator[video.Film]:
     """A film of six steps, given after each of them; it is closed at the end."""
     _, _, family, trained = load_run(run)
     robots = video.make_robots(family, [7.0], 6, film=True)
-    team = team_for(trained, family, [7.0])
+    group = group_for(trained, family, [7.0])
     with video.Film(folder / "episode", robots, 0, 6, trained, family) as film:
-        for step in adapt(team, robots, 0, belief_draws=10):
+        for step in adapt(group, robots, 0, belief_draws=10):
             film.add(step)
             yield film
 
@@ -150,7 +150,7 @@ def rng() -> np.random.Generator:
 
 
 def test_a_folder_that_is_gone_is_told_before_the_episode(run: Path, tmp_path: Path) -> None:
-    _, _, family, team = load_run(run)
+    _, _, family, group = load_run(run)
     robots = video.make_robots(family, [family.parse_schedule("0:5")], 3, film=True)
     with pytest.raises(UserError, match=r"cannot write .*gone"):
-        video.Film(tmp_path / "gone" / "episode", robots, 0, 3, team, family)
+        video.Film(tmp_path / "gone" / "episode", robots, 0, 3, group, family)

@@ -107,7 +107,7 @@ def test_scales_far_apart_and_a_still_dimension_are_learned_alike(generator: tor
         config = EnsembleConfig(2, (32, 32), (1e-5, 1e-5, 1e-5))
         model = HierarchicalModel(Ensemble(task.input_dim, 1, task.target_dim, config), 4, 1)
     guide = DiagonalGuide(4, 1, DiagonalConfig())
-    offline = OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=500, decay=True)
+    offline = OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=500, lr_decay=True)
     agent = Agent(model, guide, task, (torch.zeros(1), torch.full((1,), 5.0)), offline, MPCConfig(5, 2))
     assert np.isfinite(agent.train(transitions(), generator))
     test = transitions()

@@ -136,7 +136,7 @@ def refuse_without_posterior(agent: Any) -> None:
     """
     if not agent.latent_dim:
         raise UserError("this agent has no latent, and so no posterior: only its predictions can be judged")
-    if agent.guide.told:
+    if agent.guide.context_given:
         raise UserError("this agent is told the true context, and has no posterior: only its predictions can be judged")
     if not agent.guide.has_density:
         raise UserError(f"{type(agent.guide).__name__} has no density: there is no posterior to judge")

@@ -42,7 +42,8 @@ class NutsCheck:
         sd_ratio: the guide's standard deviation over NUTS's, mean over dimensions; below 1 is too sure.
         correlation: of the guide's first two dimensions; None where there is one.
         nuts_correlation: the same of NUTS.
-        k_hat: shape of the importance weights' tail; see :class:`~pyro_dynamics.diagnostics.posterior.importance.Importance`.
+        k_hat: shape of the importance weights' tail; see
+            :class:`~pyro_dynamics.diagnostics.posterior.importance.Importance`.
         k_threshold: below this k-hat the guide can be relied upon.
         r_hat: largest split R-hat over dimensions.
         effective: smallest effective number of NUTS's draws over dimensions.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pyro_dynamics.agent import Agent
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.latents.collapse import collapse_gap
 from pyro_dynamics.diagnostics.posterior.datatree import sample_targets
 from pyro_dynamics.diagnostics.prediction.forecast import Forecast, forecast
@@ -54,7 +54,7 @@ class HeldOut:
         quality: of each environment, in order.
         pit: CDF of the one-step prediction at what happened, for each environment, ``[n_k, T]``.
         horizon: steps H of the many-step predictions.
-        forecasts: those, one for each agent of the team.
+        forecasts: those, one for each agent of the group.
     """
 
     quality: list[PredictionQuality]
@@ -63,11 +63,11 @@ class HeldOut:
     forecasts: list[Forecast]
 
 
-def predict_held_out(team: Team, data: Transitions, horizon: int, particles: int, seed: int) -> HeldOut:
+def predict_held_out(group: AgentGroup, data: Transitions, horizon: int, particles: int, seed: int) -> HeldOut:
     """Foretell episodes from the beliefs as they are now.
 
     Args:
-        team: agents that share out the K environments of ``data``.
+        group: agents that share out the K environments of ``data``.
         data: episodes that were not trained on.
         horizon: steps H of the many-step predictions; cut to the shortest episode.
         particles: of each many-step prediction.
@@ -76,7 +76,7 @@ def predict_held_out(team: Team, data: Transitions, horizon: int, particles: int
     horizon = min([horizon, *map(len, data.episodes())])
     by_environment: dict[int, tuple[PredictionQuality, np.ndarray]] = {}
     forecasts = []
-    for index, (agent, share) in enumerate(zip(team.agents, team.shares, strict=True)):
+    for index, (agent, share) in enumerate(zip(group.agents, group.shares, strict=True)):
         generator = derive_generator(seed, "diagnose", "held out", index)
         own = data.of(share)
         many = forecast(agent, own, horizon, particles, generator)

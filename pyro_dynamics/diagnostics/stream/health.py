@@ -64,7 +64,8 @@ class Stream:
         mean: of the belief after each of N steps, ``[N, d]``.
         scale: its standard deviation, ``[N, d]``.
         log_likelihood: of what happened, under the belief before it was seen, in nats, ``[N]``.
-        pit: the prediction's CDF at what happened, ``[N, T]``; see :mod:`pyro_dynamics.diagnostics.prediction.predictive`.
+        pit: the prediction's CDF at what was observed, ``[N, T]``; see
+            :mod:`pyro_dynamics.diagnostics.prediction.predictive`.
         trained_mean: latent means of the training environments, ``[K, d]``.
         trained_scale: their standard deviations, ``[K, d]``.
         trained_log_likelihood: mean log-likelihood that the model reached on held-out episodes of training, in nats

@@ -4,7 +4,7 @@ from pyro_dynamics.inference.beliefs.changepoint import ChangepointBelief, Chang
 from pyro_dynamics.inference.beliefs.contract import Belief, Update
 from pyro_dynamics.inference.beliefs.diffusion import DiffusionBelief, DiffusionConfig
 from pyro_dynamics.inference.beliefs.power import PowerBelief, PowerConfig
-from pyro_dynamics.inference.beliefs.recursive import ExactBelief, ExactConfig
+from pyro_dynamics.inference.beliefs.recursive import RecursiveBelief, RecursiveConfig
 from pyro_dynamics.inference.beliefs.window import WindowBelief, WindowConfig
 
 __all__ = [
@@ -14,17 +14,17 @@ __all__ = [
     "ChangepointConfig",
     "DiffusionBelief",
     "DiffusionConfig",
-    "ExactBelief",
-    "ExactConfig",
     "PowerBelief",
     "PowerConfig",
+    "RecursiveBelief",
+    "RecursiveConfig",
     "Update",
     "WindowBelief",
     "WindowConfig",
 ]
 
 BELIEFS: dict[str, type[Belief]] = {
-    "exact": ExactBelief,
+    "recursive": RecursiveBelief,
     "power": PowerBelief,
     "diffusion": DiffusionBelief,
     "window": WindowBelief,

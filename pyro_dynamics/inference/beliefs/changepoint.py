@@ -54,8 +54,8 @@ class ChangepointBelief(Belief):
 
     Config = ChangepointConfig
 
-    def begin(self) -> None:
-        super().begin()
+    def set_prior(self) -> None:
+        super().set_prior()
         count, environments = self.config.hypotheses, self.guide.environments
         self.many = self.guide.for_environments(environments * count)
         self.many_model = self.model.for_environments(environments * count)
@@ -105,7 +105,7 @@ class ChangepointBelief(Belief):
             self.temperature,
         )
         prior = self.many.frozen()
-        self.rule.fit(self.many_model, self.many, prior, batch, generator)
+        self.update_rule.fit(self.many_model, self.many, prior, batch, generator)
         with torch.no_grad(), drawing_from(generator):
             posterior = self.many.frozen()
             evidence = torch.stack(

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.inference.compiled.fx_graph import tell
+from pyro_dynamics.inference.compiled.fx_graph import warn_once
 from pyro_dynamics.inference.divergence import Diverged, diverging_is_told, is_sound
 from pyro_dynamics.inference.log_joint import whole_batch
 from pyro_dynamics.transitions import Minibatch
@@ -28,7 +28,7 @@ class Belief:
     Args:
         model: a Pyro model ``model(batch, prior)`` over K environments with a module ``likelihood``.
         guide: its guide, behind the contract of :mod:`pyro_dynamics.guides.contract`.
-        rule: fits the guide after each transition.
+        update_rule: fits the guide after each transition.
         config: the belief's own settings.
         temperature: power of the likelihood in (0, 1]; below 1 it makes up for transitions that are correlated, and
             for a network that is surer than it should be.
@@ -39,24 +39,26 @@ class Belief:
     leaves_memory_to_the_guide: ClassVar[bool] = False
     """Whether it goes with a guide that is computed from a memory of its own."""
 
-    def __init__(self, model: Any, guide: Any, rule: Update, config: Any = None, temperature: float = 1.0) -> None:
+    def __init__(
+        self, model: Any, guide: Any, update_rule: Update, config: Any = None, temperature: float = 1.0
+    ) -> None:
         if not 0 < temperature <= 1:
             raise UserError(f"temperature must lie in (0, 1], not {temperature}")
         if guide.reads_transitions and not self.leaves_memory_to_the_guide:
-            raise UserError(f"{type(guide).__name__} remembers transitions itself: use it with --belief exact")
-        self.model, self.guide, self.rule, self.temperature = model, guide, rule, temperature
+            raise UserError(f"{type(guide).__name__} remembers transitions itself: use it with --belief recursive")
+        self.model, self.guide, self.update_rule, self.temperature = model, guide, update_rule, temperature
         self.config = config if config is not None else self.Config()
-        self.begin()
+        self.set_prior()
 
-    def begin(self) -> None:
+    def set_prior(self) -> None:
         """The guide's posterior, as it is now, becomes what is believed before anything was seen."""
         self.base: Distribution = self.guide.frozen()
         self._base_state = clone_state(self.guide)
 
-    def forget(self) -> None:
-        """Return to what was believed at :meth:`begin`."""
+    def reset(self) -> None:
+        """Return to what was believed at :meth:`set_prior`."""
         self.guide.load_state_dict(self._base_state)
-        self.begin()
+        self.set_prior()
 
     def posterior(self) -> Distribution:
         """The belief as a constant: batch shape ``[K]``, event shape ``[d]``."""
@@ -93,7 +95,7 @@ class Belief:
         alone = environment.unique()
         for rows in [environment == k for k in alone] if len(alone) > 1 else []:  # one must not stop the others
             self._absorbed(inputs[rows], targets[rows], environment[rows], generator)
-        tell("an update of a belief gave no usable posterior and was left out: the last belief stays")
+        warn_once("an update of a belief gave no usable posterior and was left out: the last belief stays")
 
     def _absorbed(self, inputs: Tensor, targets: Tensor, environment: Tensor, generator: torch.Generator) -> bool:
         """Bring the transitions in, unless that leads to no usable posterior: then nothing is changed."""
@@ -129,7 +131,7 @@ class Belief:
         prior = self.prior(self.guide.frozen(), seen)
         batch = whole_batch(inputs, targets, environment, self.model.likelihood.members, self.temperature)
         self.guide.observe(inputs, targets, environment)
-        self.rule.fit(self.model, self.guide, prior, batch, generator)
+        self.update_rule.fit(self.model, self.guide, prior, batch, generator)
 
     def prior(self, posterior: Distribution, seen: Tensor) -> Distribution:
         """The prior of the next update out of the last posterior; unchanged where nothing is ``seen`` ``[K]``."""

@@ -16,15 +16,15 @@ class PowerConfig:
     """How fast it forgets.
 
     Attributes:
-        retention: the power lambda in (0, 1] of the last posterior. After a change the belief makes 90 % of the move in
-            ln 0.1 / ln lambda steps (45 at 0.95), and in the long run it rests on 1 / (1 - lambda) transitions.
+        forgetting_factor: the power lambda in (0, 1] of the last posterior. After a change the belief makes 90 % of the
+            move in ln 0.1 / ln lambda steps (45 at 0.95), and in the long run it rests on 1 / (1 - lambda) transitions.
     """
 
-    retention: float = 0.95
+    forgetting_factor: float = 0.95
 
     def __post_init__(self) -> None:
-        if not 0 < self.retention <= 1:
-            raise UserError(f"retention must lie in (0, 1], not {self.retention}")
+        if not 0 < self.forgetting_factor <= 1:
+            raise UserError(f"forgetting_factor must lie in (0, 1], not {self.forgetting_factor}")
 
 
 class PowerBelief(Belief):
@@ -33,10 +33,10 @@ class PowerBelief(Belief):
     Config = PowerConfig
 
     def prior(self, posterior: Distribution, seen: Tensor) -> Distribution:
-        retention = torch.where(seen, self.config.retention, 1.0)
+        forgetting_factor = torch.where(seen, self.config.forgetting_factor, 1.0)
         if is_gaussian(posterior) and is_gaussian(self.base):
-            return geometric_mean(posterior, self.base, retention)
-        return UnnormalisedMean(posterior, self.base, retention)
+            return geometric_mean(posterior, self.base, forgetting_factor)
+        return UnnormalisedMean(posterior, self.base, forgetting_factor)
 
 
 def geometric_mean(first: Distribution, second: Distribution, weight: Tensor) -> Distribution:

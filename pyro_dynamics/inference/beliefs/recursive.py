@@ -9,14 +9,14 @@ from pyro_dynamics.inference.beliefs.contract import Belief
 
 
 @dataclass(frozen=True)
-class ExactConfig:
+class RecursiveConfig:
     """Nothing to set."""
 
 
-class ExactBelief(Belief):
+class RecursiveBelief(Belief):
     """Remembers everything for ever (Eq. 3): right while nothing changes, and too hard to follow a change."""
 
-    Config = ExactConfig
+    Config = RecursiveConfig
     leaves_memory_to_the_guide = True
 
     def prior(self, posterior: Distribution, seen: Tensor) -> Distribution:

@@ -30,8 +30,8 @@ class WindowBelief(Belief):
 
     Config = WindowConfig
 
-    def begin(self) -> None:
-        super().begin()
+    def set_prior(self) -> None:
+        super().set_prior()
         # Inputs, targets and environment of what is remembered, the newest last.
         self.rows: tuple[Tensor, Tensor, Tensor] | None = None
 
@@ -53,4 +53,4 @@ class WindowBelief(Belief):
         self.rows = tuple(part[newer < self.config.length] for part in rows)  # type: ignore[assignment]
         assert self.rows is not None
         batch = whole_batch(*self.rows, self.model.likelihood.members, self.temperature)
-        self.rule.fit(self.model, self.guide, self.base, batch, generator)
+        self.update_rule.fit(self.model, self.guide, self.base, batch, generator)

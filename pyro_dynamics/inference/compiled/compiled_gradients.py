@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map
 
 from pyro_dynamics.cuda_graphs import Captured
 from pyro_dynamics.errors import first_line
-from pyro_dynamics.inference.compiled.fx_graph import CompilationFailed, quiet, tell, traced
+from pyro_dynamics.inference.compiled.fx_graph import CompilationFailed, quiet, traced, warn_once
 from pyro_dynamics.inference.compiled.traced_elbo import (
     Data,
     Site,
@@ -62,7 +62,7 @@ class CompiledGradients:
         except CompilationFailed as fault:
             torch.set_rng_state(state)
             self._possible = False
-            tell(f"training cannot be compiled and goes the slow way: {fault}")
+            warn_once(f"training cannot be compiled and goes the slow way: {fault}")
             return None
 
     def _backward(self, batch: Minibatch) -> Tensor:

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 
 from pyro_dynamics.cuda_graphs import Captured
 from pyro_dynamics.errors import first_line
-from pyro_dynamics.inference.compiled.fx_graph import CompilationFailed, hoisted, quiet, tell, traced
+from pyro_dynamics.inference.compiled.fx_graph import CompilationFailed, hoisted, quiet, traced, warn_once
 from pyro_dynamics.inference.compiled.reparameterisation import Tensors
 from pyro_dynamics.inference.compiled.traced_elbo import (
     Data,
@@ -89,7 +89,7 @@ def fit_compiled(
     except CompilationFailed as fault:
         generator.set_state(before)
         _compiled.setdefault(likelihood, {})[_kind(guide)] = None
-        tell(f"the update cannot be compiled and goes the slow way: {fault}")
+        warn_once(f"the update cannot be compiled and goes the slow way: {fault}")
         return False
 
 
@@ -109,12 +109,12 @@ def _fit(
     key = (_kind(guide), type(prior), config.samples, config.steps, device, _shapes(start), _shapes(data))
     if key not in known:
         if len(known) >= LIMIT:
-            tell(f"there are more than {LIMIT} shapes of updates: the others are not compiled")
+            warn_once(f"there are more than {LIMIT} shapes of updates: the others are not compiled")
             return False
         known[key] = _build(config, likelihood, guide, prior, batch, start, data, device)
     ready = known[key]
     if ready is None:
-        tell(f"{not_compilable(guide)}: its updates are not compiled")
+        warn_once(f"{not_compilable(guide)}: its updates are not compiled")
         return False
     noise, rates = _draw(config, posterior, ready.site, generator), _rates(config, batch.targets)
     found, _, _ = _run(ready.loop, start, noise, rates, data)

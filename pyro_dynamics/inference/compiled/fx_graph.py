@@ -122,6 +122,6 @@ def quiet() -> Iterator[None]:
 
 
 @cache
-def tell(message: str) -> None:
+def warn_once(message: str) -> None:
     """A warning, once a process."""
     warnings.warn(message, stacklevel=4)

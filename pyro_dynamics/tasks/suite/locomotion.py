@@ -10,8 +10,8 @@ class LocomotionTask(Task):
     """Run forward, and stay healthy: velocity reached, and a bonus while healthy, less the squared action.
 
     The first entry of an observation is the velocity over the last step in m/s
-    (:class:`~pyro_dynamics.environments.mujoco.last_velocity.LastVelocity`). The network does not see it, and predicts it
-    absolutely; it predicts the change of the rest.
+    (:class:`~pyro_dynamics.environments.mujoco.last_velocity.LastVelocity`). The network does not see it, and predicts
+    it absolutely; it predicts the change of the rest.
 
     Attributes:
         control_cost: weight of the squared action.

@@ -66,7 +66,7 @@ def make_exact(agent: Agent, data: Transitions, width: float = 1.0) -> None:
         design = agent.model.likelihood.design(inputs).reshape(1, -1, d)
         moments.append(linear_gaussian_posterior(mean, covariance, design, targets.reshape(1, -1), NOISE))
     agent.guide.match(torch.cat([mean for mean, _ in moments]), width**2 * torch.cat([cov for _, cov in moments]))
-    agent.belief.begin()
+    agent.belief.set_prior()
 
 
 def test_log_p_is_prior_and_all_transitions_and_log_q_the_guides() -> None:
@@ -132,7 +132,7 @@ def test_exact_posterior_is_believed_and_a_narrow_one_is_not() -> None:
 def test_refits_are_chains_and_only_they_give_r_hat() -> None:
     agent = make_agent(DiagonalGuide)
     data = make_data(agent)
-    config = OfflineConfig(guide_learning_rate=0.02, min_steps=400, decay=True)
+    config = OfflineConfig(guide_learning_rate=0.02, min_steps=400, lr_decay=True)
     fits = [agent.refit(data, DiagonalGuide(3, 2), config, torch.Generator().manual_seed(seed)) for seed in range(2)]
     weights = [value.clone() for value in agent.model.state_dict().values()]
     tree = to_datatree(fits, data, 200, contexts=["a", "b", "c"])

@@ -22,7 +22,7 @@ from pyro_dynamics.diagnostics.posterior.simulation_calibration import (
 )
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import FullRankGuide
-from pyro_dynamics.inference import ExactBelief, KalmanUpdate, KalmanUpdateConfig, OfflineConfig
+from pyro_dynamics.inference import KalmanUpdate, KalmanUpdateConfig, OfflineConfig, RecursiveBelief
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
 from pyro_dynamics.plots.sbc_figure import draw_sbc
 from pyro_dynamics.seeding import derive_generator
@@ -42,7 +42,7 @@ class Walk(Task):
         return torch.zeros(state.shape[:-1])
 
 
-class NarrowBelief(ExactBelief):
+class NarrowBelief(RecursiveBelief):
     """Half the standard deviation that it should have."""
 
     def posterior(self) -> Distribution:
@@ -50,7 +50,7 @@ class NarrowBelief(ExactBelief):
         return MultivariateNormal(right.mean, scale_tril=right.scale_tril / 2)
 
 
-class WideBelief(ExactBelief):
+class WideBelief(RecursiveBelief):
     """Twice the standard deviation that it should have."""
 
     def posterior(self) -> Distribution:
@@ -58,7 +58,7 @@ class WideBelief(ExactBelief):
         return MultivariateNormal(right.mean, scale_tril=2 * right.scale_tril)
 
 
-class ShiftedBelief(ExactBelief):
+class ShiftedBelief(RecursiveBelief):
     """Off by one standard deviation, in every direction."""
 
     def posterior(self) -> Distribution:
@@ -66,7 +66,7 @@ class ShiftedBelief(ExactBelief):
         return MultivariateNormal(right.mean + right.stddev, scale_tril=right.scale_tril)
 
 
-def make_agent(kind: type[ExactBelief] = ExactBelief, members: int = 4) -> Agent:
+def make_agent(kind: type[RecursiveBelief] = RecursiveBelief, members: int = 4) -> Agent:
     """An agent whose Kalman update is exact."""
     likelihood = LinearGaussian(3, 2, 2, 2.0, members, torch.Generator().manual_seed(1))
     model, guide = HierarchicalModel(likelihood, 4, 2), FullRankGuide(4, 2)
@@ -105,7 +105,7 @@ def test_ranks_in_the_exact_posterior_are_uniform(at_once: bool, generator: torc
 @pytest.mark.parametrize(
     ("kind", "word"), [(NarrowBelief, "too narrow"), (WideBelief, "too wide"), (ShiftedBelief, "shifted")]
 )
-def test_a_wrong_belief_is_told_by_its_kind(kind: type[ExactBelief], word: str, generator: torch.Generator) -> None:
+def test_a_wrong_belief_is_told_by_its_kind(kind: type[RecursiveBelief], word: str, generator: torch.Generator) -> None:
     found = simulation_calibration(make_agent(kind), make_data(), 400, 8, DRAWS, generator)
     assert max(found.p_values) < 0.001
     assert found.shape == [word, word]
@@ -114,7 +114,7 @@ def test_a_wrong_belief_is_told_by_its_kind(kind: type[ExactBelief], word: str, 
 def test_the_agent_and_the_global_stream_stay_as_they_were(generator: torch.Generator) -> None:
     agent = make_agent()
     agent.guide.match(torch.ones(4, 2), 0.3 * torch.eye(2).expand(4, 2, 2))
-    agent.belief.begin()
+    agent.belief.set_prior()
     likelihood, belief, stream = agent.model.likelihood, agent.belief, torch.get_rng_state()
     before = {name: value.clone() for part in (agent.model, agent.guide) for name, value in part.state_dict().items()}
     sbc_ranks(agent, make_data(), 10, 3, DRAWS, generator)

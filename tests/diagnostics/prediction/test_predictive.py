@@ -5,21 +5,21 @@ import torch
 from scipy.stats import kstest, norm
 
 from pyro_dynamics.agent import mixture_pit
-from pyro_dynamics.agent_group import Team
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.prediction.predictive import coverage, pit_histogram
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.models import EnsembleConfig
 from pyro_dynamics.rollouts.adaptation import adapt
 from pyro_dynamics.runners.common.configuration import RunConfig
-from pyro_dynamics.runners.common.factory import build_team, team_for
+from pyro_dynamics.runners.common.factory import build_group, group_for
 
 FAMILY = find_family("pendulum-gravity")
 
 
-def make_team(agent: str) -> Team:
+def make_group(agent: str) -> AgentGroup:
     ensemble = EnsembleConfig(members=2, hidden=(8,), weight_decay=(0.0, 0.0))
     config = RunConfig(agent=agent, ensemble=ensemble)  # type: ignore[arg-type]
-    return build_team(config, FAMILY, FAMILY.make_vector(FAMILY.train[:1], 5).single_action_space)
+    return build_group(config, FAMILY, FAMILY.make_vector(FAMILY.train[:1], 5).single_action_space)
 
 
 def test_the_pit_of_one_gaussian_is_its_cdf() -> None:
@@ -63,15 +63,15 @@ def test_coverage_is_a_share_of_the_dimensions() -> None:
 
 @pytest.mark.parametrize("agent", ["latent", "generalist", "specialist"])
 def test_every_agent_foretells_a_distribution(agent: str, generator: torch.Generator) -> None:
-    team = make_team(agent)
+    group = make_group(agent)
     state, next_state = torch.randn(3, 3, generator=generator), torch.randn(3, 3, generator=generator)
     action, environment = torch.randn(3, 1, generator=generator), torch.tensor([3, 0, 4])
-    pit = team.predictive_pit(state, action, next_state, environment, generator, torch.ones(3, 2))
+    pit = group.predictive_pit(state, action, next_state, environment, generator, torch.ones(3, 2))
     assert pit.shape == (3, 2)
     assert ((pit > 0) & (pit < 1)).all()
     if agent != "latent":  # nothing is drawn, and each row is its own agent's mixture of two members
         for row, k in enumerate(environment.tolist()):
-            likelihood = team.agents[k if agent == "specialist" else 0].model.likelihood
+            likelihood = group.agents[k if agent == "specialist" else 0].model.likelihood
             inputs = FAMILY.task().inputs(state[row], action[row]).expand(2, 1, -1)
             with torch.no_grad():
                 location, scale = likelihood(inputs, torch.zeros(2, 1, 0))
@@ -81,10 +81,10 @@ def test_every_agent_foretells_a_distribution(agent: str, generator: torch.Gener
 
 
 def test_adapting_tells_the_pit_of_each_step_before_it_is_seen() -> None:
-    team = team_for(make_team("latent"), FAMILY, [3.0, 9.0])
+    group = group_for(make_group("latent"), FAMILY, [3.0, 9.0])
     asked: list[int] = []
     numbers = count()
-    for step in adapt(team, FAMILY.make_vector([3.0, 9.0], 4), seed=0, before_step=asked.append):
+    for step in adapt(group, FAMILY.make_vector([3.0, 9.0], 4), seed=0, before_step=asked.append):
         assert step.pit.shape == (2, 2)
         assert ((step.pit >= 0) & (step.pit <= 1)).all()
         assert asked == list(range(next(numbers) + 1))  # told of this step, and not yet of the next

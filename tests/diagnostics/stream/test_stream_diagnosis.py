@@ -64,7 +64,7 @@ def linear_agent(belief: str) -> Agent:
     )
 
 
-def stream(contexts: list[float], belief: str = "exact") -> tuple[Agent, Transitions, np.ndarray, np.ndarray]:
+def stream(contexts: list[float], belief: str = "recursive") -> tuple[Agent, Transitions, np.ndarray, np.ndarray]:
     """An agent, what happened at each step, and draws of its belief after it with their log density."""
     agent, generator = linear_agent(belief), torch.Generator().manual_seed(0)
     happened, latent, log_q = [], [], []
@@ -83,7 +83,7 @@ def stream(contexts: list[float], belief: str = "exact") -> tuple[Agent, Transit
     return agent, Transitions.concatenate(happened), torch.stack(latent).numpy(), torch.stack(log_q).numpy()
 
 
-def diagnosed(contexts: list[float], belief: str = "exact", **options: Any) -> StreamDiagnosis:
+def diagnosed(contexts: list[float], belief: str = "recursive", **options: Any) -> StreamDiagnosis:
     return diagnose_stream(*stream(contexts, belief), contexts, TEMPERATURE, **options)
 
 
@@ -315,7 +315,7 @@ def test_a_belief_that_is_not_finite_is_told(copy: Path) -> None:
 
 
 def test_an_adaptation_of_another_run_is_refused(copy: Path) -> None:
-    found, agent = load_adaptation(copy), linear_agent("exact")
+    found, agent = load_adaptation(copy), linear_agent("recursive")
     with pytest.raises(UserError, match="give the run"):
         diagnose_stream(agent, found.transitions, found.latent[:, :, :1], found.log_q, found.contexts, 1.0)  # type: ignore[index]
     few = stream([1.0] * 3)

@@ -17,13 +17,14 @@ from pyro_dynamics.guides import (
     LowRankGuide,
     MixtureGuide,
 )
-from pyro_dynamics.inference import OfflineConfig, OfflineInference, tracing
+from pyro_dynamics.inference import OfflineConfig, OfflineInference
+from pyro_dynamics.inference.compiled import fx_graph
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 
 
 @pytest.fixture(autouse=True)
 def nothing_was_told() -> None:
-    tracing.tell.cache_clear()
+    fx_graph.warn_once.cache_clear()
 
 
 def train(
