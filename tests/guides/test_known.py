@@ -73,7 +73,7 @@ def test_its_state_makes_the_round_trip() -> None:
 
 def test_a_context_that_is_not_known_is_refused_in_words() -> None:
     with pytest.raises(UserError, match="must be told the true context: give it by --context"):
-        some_guide().tell([1.0, None, 2.0])
+        some_guide().set_context([1.0, None, 2.0])
 
 
 def test_what_is_reported_is_the_log_likelihood_with_no_divergence() -> None:

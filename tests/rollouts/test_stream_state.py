@@ -116,7 +116,7 @@ def test_a_log_is_followed_on_from_where_it_was_left() -> None:
 def test_the_memory_of_other_agents_is_refused() -> None:
     _, kept = stream(config("--update", "kalman"))
     empty = torch.zeros(0, 1, 3)
-    with pytest.raises(UserError, match="the memory that was kept of the first steps is of other agents"):
+    with pytest.raises(UserError, match="the state that was kept of the first steps is of other agents"):
         stream(config("--update", "kalman", "--latent-dim", "3"), ResumePoint(empty, empty, kept))
     with pytest.raises(UserError, match="is of other agents"):
         stream(config("--update", "kalman"), ResumePoint(empty, empty, {}))
