@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.guides.contract import Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide
 from pyro_dynamics.transitions import Minibatch
 
 MOST_LOG_SCALE = math.log(10)
@@ -37,6 +37,7 @@ class AmortizedConfig:
             raise UserError(f"hidden must be positive widths, not {self.hidden}")
 
 
+@GUIDES.register("amortized")
 class AmortizedGuide(Guide):
     """q(e_k) is proportional to N(e; 0, I) times N(e; mu(x_n), sigma(x_n)^2) for each of its last transitions x_n.
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.registry import Registry
 from pyro_dynamics.transitions import Minibatch
 
 LogJoint = Callable[[Tensor], Tensor]
@@ -111,3 +112,9 @@ class Guide(PyroModule):
         """Parameters and buffers that belong to one environment each, ``[K, ...]``."""
         tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         return {name: value for name, value in tensors.items() if name.split(".")[0] not in self.shared}
+
+
+GUIDES: Registry[Guide] = Registry(
+    "guide", Guide, writes=(("posterior",), ("for_environments",)), takes=("environments", "latent_dim", "config")
+)
+"""The families by the name that a user types; :class:`KnownGuide` belongs to the oracle, and is chosen with it."""

@@ -13,7 +13,7 @@ from torch.distributions import Distribution, Transform
 from torch.types import _size
 
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.guides.contract import Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide
 from pyro_dynamics.guides.path_gradient import PathGradient
 from pyro_dynamics.guides.transformed_normal import TransformedNormal
 from pyro_dynamics.transitions import Minibatch
@@ -59,6 +59,7 @@ class FlowConfig:
             raise UserError(f"bins must be at least 2, not {self.bins}")
 
 
+@GUIDES.register("flow")
 class FlowGuide(Guide):
     """f((e_k - location_k) / scale_k; c_k) ~ N(0, I): a masked autoregressive flow f (Papamakarios et al. 2017).
 

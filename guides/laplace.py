@@ -8,7 +8,7 @@ from pyro import distributions
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pyro_dynamics.guides.contract import Guide, LogJoint
+from pyro_dynamics.guides.contract import GUIDES, Guide, LogJoint
 from pyro_dynamics.transitions import Minibatch
 
 
@@ -17,6 +17,7 @@ class LaplaceConfig:
     """Nothing to set."""
 
 
+@GUIDES.register("laplace")
 class LaplaceGuide(Guide):
     """q(e_k) = N(mode, (-Hessian of log p(e_k, data) at the mode)^-1).
 

@@ -14,7 +14,7 @@ from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.datasets.logged_family import NAME, DataDescription, LoggedFamily
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.guides import DiagonalConfig
+from pyro_dynamics.guides import GUIDES, DiagonalConfig
 from pyro_dynamics.inference import OfflineConfig
 from pyro_dynamics.io.files import write_bytes, write_json_lines
 from pyro_dynamics.io.lock import lock_folder
@@ -23,7 +23,6 @@ from pyro_dynamics.models import EnsembleConfig
 from pyro_dynamics.plots.fit_figure import draw_fit
 from pyro_dynamics.runners.common.configuration import (
     CHANGEPOINT_KALMAN,
-    GuideName,
     OnlineConfig,
     RunConfig,
     online_for,
@@ -45,7 +44,7 @@ class FitConfig:
 
     agent: Literal["latent", "generalist", "specialist"] = "latent"
     """latent: one model, a latent for each environment; generalist: one model, none; specialist: a model each."""
-    guide: GuideName = "diagonal"
+    guide: Annotated[str, tyro.conf.arg(metavar=GUIDES.choices)] = "diagonal"
     """Family of the posterior over latents."""
     seed: int = 0
     """Names every random stream."""

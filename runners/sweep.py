@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from tqdm import tqdm
@@ -13,9 +13,10 @@ from tqdm import tqdm
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.environments.checked_env import require_step_limit
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.io.files import make_folder, write_bytes
 from pyro_dynamics.runners import train
-from pyro_dynamics.runners.common.configuration import GuideName, Preset
+from pyro_dynamics.runners.common.configuration import Preset
 from pyro_dynamics.runners.common.factory import action_space, build_group
 from pyro_dynamics.runners.common.sweep_jobs import DEFAULT_GUIDE, Job, is_finished, make_job, work
 from pyro_dynamics.runners.main import run_as_module
@@ -42,7 +43,7 @@ class SweepFlags:
     """Families of environments, as for train."""
     agents: tuple[AgentName, ...] = ("latent",)
     """Kinds of agents."""
-    guides: tuple[GuideName, ...] = (DEFAULT_GUIDE,)
+    guides: Annotated[tuple[str, ...], tyro.conf.arg(metavar=f"[{GUIDES.choices} ...]")] = (DEFAULT_GUIDE,)
     """Families of posteriors; only the latent agent has one, so the other agents are trained once."""
     seeds: tuple[int, ...] = (0,)
     """Seeds."""
@@ -104,6 +105,8 @@ def parse(arguments: Sequence[str]) -> SweepFlags:
     for name in ("families", "agents", "guides", "seeds"):
         if not getattr(flags, name):
             raise UserError(f"name at least one of the {name}")
+    for guide in flags.guides:
+        GUIDES.find(guide)
     if flags.workers is not None and flags.address is not None:
         raise UserError("--workers is for this machine: a cluster's cores are its own, so leave it out with --address")
     if flags.workers is not None and flags.workers < 1:

@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> None:
             online = replace(online_config(belief, update), temperature=temperature)
             settings = {"run": str(flags.dir), "schedule": flags.schedule, "steps": steps, "seed": flags.seed}
             settings |= {"seeds": flags.seeds, "online": repr(online)}
-            file = out / f"{belief.replace(':', '-')}-{update}.json"
+            file = out / f"{belief.replace(':', '-')}-{update.replace(':', '-')}.json"
             result = stored_track(file, settings)
             if result is None:
                 group = group_for(load_run(flags.dir, online=online)[-1], family, [schedule.at(0)] * flags.seeds)
@@ -185,28 +185,33 @@ def check(flags: TrackFlags, family: Family, trained: Any) -> Schedule:
 
 
 def online_config(belief: str, update: str) -> OnlineConfig:
-    """The configuration of a belief (as name, or name:setting=value,setting=value) and an update.
+    """The configuration of a belief (NAME, or NAME:setting=value,setting=value) and an update.
 
     Raises:
         UserError: if there is no such belief, update or setting.
     """
-    name, _, text = belief.partition(":")
-    kind = "recursive" if name == ORACLE_RESET else name
-    if kind not in BELIEFS or update not in UPDATES:
-        raise UserError(
-            f"unknown belief or update {belief!r}, {update!r}: beliefs are {', '.join((ORACLE_RESET, *BELIEFS))}; "
-            f"updates are {', '.join(UPDATES)}"
-        )
+    kind, text = belief_of(belief)
+    make_belief, make_update = BELIEFS.find(kind), UPDATES.find(update)
     try:
         pairs = (item.split("=") for item in text.split(",")) if text else ()
         settings = {key: float(value) if "." in value else int(value) for key, value in pairs}
-        chosen = BELIEFS[kind].Config(**settings)
+        chosen = make_belief.Config(**settings)
     except (TypeError, ValueError):
         raise UserError(f"{belief!r} does not read NAME:setting=value,setting=value, or has no such setting") from None
-    rule: Any = UPDATES[update]
-    online = OnlineConfig(kind, chosen, update, rule.Config())  # type: ignore[arg-type]
+    online = OnlineConfig(kind, chosen, update, make_update.Config())
     require_reasonable(online)
     return online
+
+
+def belief_of(text: str) -> tuple[str, str]:
+    """The name of a belief, or ``package.module:Class``, and the settings behind its colon."""
+    name, _, settings = text.partition(":")
+    if name == ORACLE_RESET:
+        return "recursive", settings
+    if name in BELIEFS or not settings:
+        return name, settings
+    name, _, settings = settings.partition(":")
+    return f"{text.partition(':')[0]}:{name}", settings
 
 
 def table_rows(summary: dict[str, dict[str, Any]]) -> list[str]:

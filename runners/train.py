@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -25,6 +26,7 @@ from pyro_dynamics.rollouts.task_check import check_task
 from pyro_dynamics.rollouts.tensorboard import TensorBoard, summary_writer
 from pyro_dynamics.rollouts.training import train
 from pyro_dynamics.runners.common.configuration import (
+    CHOICES,
     Preset,
     RunConfig,
     flag_values,
@@ -216,9 +218,20 @@ def guess_defaults(arguments: Sequence[str]) -> RunConfig:
         if (folder.path / FILE).is_file():
             raise UserError(f"{folder.path} was fitted to logged data, and has no rounds to go on with: fit again")
         return from_json(folder.config)
-    family = next((word for word in arguments if word in FAMILIES or OWN_FAMILY.fullmatch(word)), "pendulum-gravity")
+    family = next(filter(is_family, positional(arguments)), "pendulum-gravity")
     preset = values.get("--preset", "quick")
     return defaults_of(family, preset if preset in get_args(Preset) else "quick", arguments)  # type: ignore[arg-type]
+
+
+def is_family(word: str) -> bool:
+    """Whether a word names a family, or may name one of the user's own."""
+    return word in FAMILIES or OWN_FAMILY.fullmatch(word) is not None
+
+
+def positional(arguments: Sequence[str]) -> list[str]:
+    """The arguments without those that name a guide, belief, update or planner: ``module:Class`` is no family there."""
+    flags = {f"--{name}" for name in CHOICES}
+    return [word for before, word in pairwise(["", *arguments]) if before not in flags]
 
 
 def defaults_of(family: str, preset: Preset, arguments: Sequence[str]) -> RunConfig:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -62,7 +61,7 @@ def build_guide(config: RunConfig, family: Family, task: Task, environments: int
     latent_dim = latent_size(config, family)
     if config.agent == "oracle":
         return KnownGuide(environments, latent_dim, family.encode)
-    make_guide: Any = GUIDES[config.guide]
+    make_guide = GUIDES.find(config.guide)
     extra = {"transition_dim": task.input_dim + task.target_dim} if make_guide.reads_transitions else {}
     return make_guide(environments, latent_dim, config.guide_config, **extra)
 

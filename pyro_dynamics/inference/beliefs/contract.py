@@ -1,6 +1,6 @@
 """What is believed about the environments, and how a new transition changes it."""
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -10,9 +10,11 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.compiled.fx_graph import warn_once
 from pyro_dynamics.inference.divergence import Diverged, diverging_is_told, is_sound
 from pyro_dynamics.inference.log_joint import whole_batch
+from pyro_dynamics.registry import Registry
 from pyro_dynamics.transitions import Minibatch
 
 
+@runtime_checkable
 class Update(Protocol):
     """How a guide is fitted to prior times likelihood: gradient steps (Eq. 5), or an extended Kalman update."""
 
@@ -141,3 +143,16 @@ class Belief:
 def clone_state(module: Any) -> dict[str, Tensor]:
     """A copy of a module's parameters and buffers."""
     return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+BELIEFS: Registry[Belief] = Registry(
+    "belief", Belief, writes=(("prior", "absorb"),), takes=("model", "guide", "update_rule", "config", "temperature")
+)
+"""The beliefs by the name that a user types."""
+UPDATES: Registry[Update] = Registry(
+    "update",
+    Update,  # type: ignore[type-abstract]
+    writes=(("fit",),),
+    takes=("config",),
+)
+"""The updates by the name that a user types."""
