@@ -29,7 +29,7 @@ def check_guide(model: Any, guide: Any) -> None:
     if next(guide.parameters(), None) is None:
         raise UserError(f"{name} has no parameters: make them torch.nn.Parameter, [K, ...], in its constructor")
     posterior = guide.posterior()
-    check_posterior(name, posterior, guide.environments, guide.latent_dim)
+    check_posterior(guide, posterior, guide.environments, guide.latent_dim)
     if is_point(posterior) and guide.has_density:
         raise UserError(
             f"{name}.posterior() is a Delta, which has no density and cannot be updated online: set has_density = "
@@ -45,20 +45,22 @@ def check_guide(model: Any, guide: Any) -> None:
             )
 
 
-def check_posterior(part: str, posterior: Any, environments: int, latent_dim: int) -> None:
+def check_posterior(part: Any, posterior: Any, environments: int, latent_dim: int, method: str = "posterior") -> None:
     """Refuse anything but a distribution with batch shape ``[K]`` and event shape ``[d]``.
 
     Args:
-        part: name of the class that gave it.
+        part: the guide or belief that gave it.
         posterior: what it gave.
         environments: number K of environments.
         latent_dim: size d of each latent.
+        method: of the part, that gave it.
 
     Raises:
         UserError: naming the part and what is wrong.
     """
+    name = f"{type(part).__name__}.{method}()"
     if not isinstance(posterior, Distribution):
-        raise UserError(f"{part}.posterior() gives a {type(posterior).__name__}, not a torch Distribution")
+        raise UserError(f"{name} gives a {type(posterior).__name__}, not a torch Distribution")
     batch, event = tuple(posterior.batch_shape), tuple(posterior.event_shape)
     if (batch, event) == ((environments,), (latent_dim,)):
         return
@@ -68,7 +70,7 @@ def check_posterior(part: str, posterior: Any, environments: int, latent_dim: in
     elif event == (latent_dim,) and batch in ((), (1,)):
         remedy = f": it is one posterior for all environments; make its parameters [{environments}, ...]"
     raise UserError(
-        f"{part}.posterior() has batch shape {list(batch)} and event shape {list(event)}, and must have "
+        f"{name} has batch shape {list(batch)} and event shape {list(event)}, and must have "
         f"[{environments}] (environments) and [{latent_dim}] (latent dimensions){remedy}"
     )
 

@@ -138,8 +138,9 @@ def from_json(data: dict[str, Any]) -> RunConfig:
 
 def import_own_parts(data: Any) -> None:
     """Import what ``config.json`` names as ``package.module:Class``: an error in there keeps its own traceback."""
-    for part in (data, data.get("online") if isinstance(data, dict) else None):
-        for name, registry in CHOICES.items() if isinstance(part, dict) else ():
+    parts = [data, data.get("online")] if isinstance(data, dict) else []
+    for part in (part for part in parts if isinstance(part, dict)):
+        for name, registry in CHOICES.items():
             word = part.get(name)
             if isinstance(word, str) and ":" in word:
                 registry.find(word)

@@ -29,8 +29,9 @@ from dataclasses import dataclass, replace
 
 import torch
 from pyro import distributions
+from pyro_dynamics.control import Planner
 from pyro_dynamics.guides import Guide
-from pyro_dynamics.inference import SVIUpdate
+from pyro_dynamics.inference import Belief, SVIUpdate
 
 
 @dataclass(frozen=True)
@@ -138,14 +139,53 @@ class WithoutSettings(Own):
         super().__init__(environments, latent_dim)
 
 
+@dataclass(frozen=True)
+class Search:
+    pass
+
+
+class Single(Planner):
+    Config = Search
+
+    def plan(self, objective, shape, generator):
+        return torch.zeros(shape[1:])
+
+
+class Loose(Belief):
+    Config = Search
+
+    def prior(self, posterior, seen):
+        return distributions.Normal(posterior.mean, posterior.stddev)
+
+
+class Empty(Belief):
+    Config = Search
+
+    def prior(self, posterior, seen):
+        return None
+
+
+class Silent(Empty):
+    def posterior(self):
+        return None
+
+
 guide = Own(1, 1)
 """
 
 
-def python_block(start: str) -> str:
-    found = re.search(r"```python\n(.*?)```", EXTENDING[EXTENDING.index(start) :], re.DOTALL)
+def block(start: str, language: str) -> str:
+    """The first block of a language in docs/extending.md after ``start``."""
+    found = re.search(rf"```{language}\n(.*?)```", EXTENDING[EXTENDING.index(start) :], re.DOTALL)
     assert found is not None
     return found.group(1)
+
+
+def flags_of(line: str, first: str) -> list[str]:
+    """The words of a command in docs/extending.md from the flag ``first`` on."""
+    words = line.split()
+    assert words[0] == "pyro-dynamics"
+    return words[words.index(first) :]
 
 
 @pytest.fixture(scope="module")
@@ -153,8 +193,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The current folder holds parts for these tests, and those of docs/extending.md."""
     folder, before = tmp_path_factory.mktemp("own"), list(sys.path)
     (folder / "own_parts.py").write_text(PARTS)
-    (folder / "my_planner.py").write_text(python_block("## A planner"))
-    (folder / "my_belief.py").write_text(python_block("## A belief"))
+    (folder / "my_planner.py").write_text(block("## A planner", "python"))
+    (folder / "my_belief.py").write_text(block("## A belief", "python"))
     (folder / "broken.py").write_text("1 / 0\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -168,17 +208,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def run(home: Path) -> Path:
     """A run whose guide, planner, belief and update are all of the user's own."""
     guide = ["--guide", "own_parts:Own", "--guide.scale", "0.2", "--guide.no-learned"]
-    planner = ["--planner", "my_planner:RandomShooting", "--planner.candidates", "7"]
+    planner = flags_of(block("## A planner", "sh"), "--planner")
     online = ["--belief", "my_belief:FloorBelief", "--update=own_parts:OwnUpdate", "--update.samples", "3"]
     assert main(["train", *SMALL, *guide, *planner, *online, "--out", str(home / "run")]) == 0
     return home / "run"
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line in which a command is refused."""
+    """The one line in which a command is refused; a progress bar may stand above it."""
     capsys.readouterr()
     assert main(arguments) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line and "%|" not in line]
     return line
 
 
@@ -189,7 +229,7 @@ def test_words_and_settings_are_stored_and_found_again(run: Path) -> None:
     config = json.loads((run / "config.json").read_text())
     assert (config["family"], config["guide"]) == ("pendulum-gravity", "own_parts:Own")
     assert config["guide_config"] == {"scale": 0.2, "learned": False}
-    assert (config["planner"], config["planner_config"]) == ("my_planner:RandomShooting", {"candidates": 7})
+    assert (config["planner"], config["planner_config"]) == ("my_planner:RandomShooting", {"candidates": 50})
     assert config["online"]["belief_config"] == {"floor": 0.1}
     assert (config["online"]["update_config"]["steps"], config["online"]["update_config"]["samples"]) == (2, 3)
     agent = load_run(run)[-1].agents[0]
@@ -200,18 +240,19 @@ def test_words_and_settings_are_stored_and_found_again(run: Path) -> None:
 
 def test_every_command_takes_them(run: Path, tmp_path: Path) -> None:
     acting = ["--context", "5", "--steps", "3", "--quiet", "--out", str(tmp_path / "adapt")]
-    assert main(["adapt", str(run), *acting, "--belief", "my_belief:FloorBelief", "--belief.floor", "0.5"]) == 0
+    adapting, tracking = block("## A belief", "sh").splitlines()
+    assert main(["adapt", str(run), *acting, *flags_of(adapting, "--belief")]) == 0
     online = json.loads((tmp_path / "adapt/summary.json").read_text())["online"]
-    assert (online["belief"], online["belief_config"]) == ("my_belief:FloorBelief", {"floor": 0.5})
+    assert (online["belief"], online["belief_config"]) == ("my_belief:FloorBelief", {"floor": 0.2})
     assert main(["adapt", str(run), *acting[:-1], str(tmp_path / "svi"), "--belief", "changepoint"]) == 0
     assert main(["evaluate", str(run), "--contexts", "5", "--steps", "2", "--belief.floor", "0.3"]) == 0
     assert [file.name for file in run.glob("evaluation*")] == ["evaluation-contexts=5-steps=2-belief.floor=0.3.json"]
     track = ["track", str(run), "--schedule", "0:5,2:9", "--steps", "5", "--seeds", "2", "--out", str(tmp_path)]
-    track += ["--beliefs", "oracle-reset", "my_belief:FloorBelief:floor=0.5", "--updates", "own_parts:OwnUpdate"]
+    track += [*flags_of(tracking, "--beliefs"), "--updates", "own_parts:OwnUpdate"]
     assert main(track) == 0
     methods = json.loads((tmp_path / "summary.json").read_text())["methods"]
-    assert list(methods)[1] == "my_belief:FloorBelief:floor=0.5 own_parts:OwnUpdate"
-    assert (tmp_path / "my_belief-FloorBelief-floor=0.5-own_parts-OwnUpdate.json").is_file()
+    assert list(methods)[1] == "my_belief:FloorBelief:floor=0.2 own_parts:OwnUpdate"
+    assert (tmp_path / "my_belief-FloorBelief-floor=0.2-own_parts-OwnUpdate.json").is_file()
 
 
 def test_a_run_resumes_with_them(run: Path) -> None:
@@ -305,6 +346,21 @@ def test_a_point_trains_and_is_refused_online(home: Path, capsys: pytest.Capture
     assert "HonestPoint has no density" in refused(["adapt", out, "--context", "5", "--steps", "2"], capsys)
 
 
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--planner", "own_parts:Single"], "Single.plan() gives [3, 1], not [5, 3, 1]"),
+        (["--belief", "own_parts:Loose", "--update-while-training"], "Loose.prior() has batch shape [5, 2] and event"),
+        (["--belief", "own_parts:Empty", "--update-while-training"], "Empty.prior() gives a NoneType, not a torch"),
+        (["--belief", "own_parts:Silent"], "Silent.posterior() gives a NoneType, not a torch Distribution"),
+    ],
+)
+def test_results_of_the_wrong_shape_name_the_part(
+    flags: list[str], words: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in refused(["train", *SMALL, *flags, "--update", "svi", "--out", str(tmp_path / "run")], capsys)
+
+
 # Folders of others
 
 
@@ -321,9 +377,8 @@ def test_a_run_folder_brings_no_code(
     (tmp_path / "brought.py").write_text("raise AssertionError('code out of a run folder was run')\n")
     monkeypatch.chdir(tmp_path)
     for word in ("brought:Part", "subprocess:Popen"):
-        config: dict[str, Any] = {"family": "pendulum-gravity", "online": {}}
-        (config["online"] if place else config)[kind] = word
-        (tmp_path / "config.json").write_text(json.dumps(config))
+        named = {"online": {kind: word}} if place else {kind: word}
+        (tmp_path / "config.json").write_text(json.dumps({"family": "pendulum-gravity", "online": {}, **named}))
         line = refused(["adapt", ".", "--context", "5"], capsys)
         assert f"names the {kind} {word!r}" in line
     assert "brought" not in sys.modules
@@ -345,6 +400,7 @@ def test_registered_parts_satisfy_what_is_asked_of_ones_own() -> None:
     assert GUIDES.find("diagonal") is DiagonalGuide
     for word in ("pyro_dynamics.guides:FlowGuide", "pyro_dynamics.guides.amortized:AmortizedGuide"):
         assert GUIDES.find(word).__name__ == word.partition(":")[2]
-    for word in (3, None, ["diagonal"], "Diagonal"):
+    strange: Any = (3, None, ["diagonal"], "Diagonal")
+    for word in strange:
         with pytest.raises(UserError, match="unknown guide"):
-            GUIDES.find(word)  # type: ignore[arg-type]
+            GUIDES.find(word)
