@@ -16,7 +16,7 @@ from pyro_dynamics.guides.contract import GUIDES, Guide
 from pyro_dynamics.transitions import Minibatch
 
 MOST_LOG_SCALE = math.log(10)
-"""A transition tells no more of a latent (with prior N(0, 1)) than noise of 0.1 would let it, and no less than 10."""
+"""A transition says no more of a latent (with prior N(0, 1)) than noise of 0.1 would let it, and no less than 10."""
 
 
 @dataclass(frozen=True)

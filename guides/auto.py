@@ -69,7 +69,7 @@ class AutoGuide(Guide):
     """q(e_k) is an automatic guide of its own for each environment, over a model with the one site e_k.
 
     An automatic guide over the whole model would be joint over all K x d latents: the posterior of one environment
-    could not be told apart, and an update of one would move the others.
+    could not be separated, and an update of one would move the others.
 
     Args:
         environments: number K of environments.

@@ -41,7 +41,7 @@ class Guide(PyroModule):
     """Whether q is computed from transitions; the constructor then takes ``transition_dim``, and
     :meth:`observe` takes the place of gradient steps online."""
     context_given: ClassVar[bool] = False
-    """Whether q stands at the true contexts that it was told, and infers nothing: an oracle's."""
+    """Whether q stands at the true contexts that it was given, and infers nothing: an oracle's."""
     shared: ClassVar[tuple[str, ...]] = ()
     """First parts of the names of parameters and buffers that all environments share."""
 
@@ -54,7 +54,7 @@ class Guide(PyroModule):
 
     @property
     def infers(self) -> bool:
-        """Whether there is a latent that is inferred: not of size 0, and not told."""
+        """Whether there is a latent that is inferred: not of size 0, and not given."""
         return self.latent_dim > 0 and not self.context_given
 
     def posterior(self) -> Distribution:

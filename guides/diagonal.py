@@ -16,7 +16,7 @@ class DiagonalConfig:
     """Where training starts.
 
     Attributes:
-        initial_scale: standard deviation of q(e_k) before the first training. A narrow start lets the network hear
+        initial_scale: standard deviation of q(e_k) before the first training. A narrow start lets the network use
             the latent before the noise of its samples teaches it to ignore them.
     """
 

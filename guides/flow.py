@@ -38,7 +38,7 @@ class FlowConfig:
             reverse order of the one before.
         hidden: width of each hidden layer of each transform's network.
         bins: of each spline.
-        embedding: size of the vector c_k that tells the shape of q(e_k) to the networks.
+        embedding: size of the vector c_k that gives the shape of q(e_k) to the networks.
         initial_scale: standard deviation of q(e_k) before the first training, up to what small random embeddings bend.
     """
 

@@ -59,8 +59,8 @@ class RunConfig:
     """Everything that decides the numbers of a run.
 
     The flags' defaults are those of the chosen preset: `quick` shows the method in minutes, `cpu` is for real work on
-    two cores, `realtime` is `cpu` with plans and updates within a robot's clock, `paper` has the paper's and PETS's
-    settings.
+    two cores, `realtime` is `cpu` with plans and updates within the real-time budget, `paper` has the settings of the
+    paper and PETS.
     """
 
     family: tyro.conf.Positional[str] = "pendulum-gravity"
@@ -69,7 +69,7 @@ class RunConfig:
     """Where the other flags' defaults come from."""
     agent: Literal["latent", "generalist", "specialist", "oracle"] = "latent"
     """latent: one model, a latent for each environment; generalist: one model, none; specialist: a model each; oracle:
-    one model that is told the true context in the latent's place, then and later, and infers nothing."""
+    one model that is given the true context in the latent's place, then and later, and infers nothing."""
     guide: Annotated[str, tyro.conf.arg(metavar=GUIDES.choices)] = "diagonal"
     """Family of the posterior over latents."""
     seed: int = 0
@@ -238,11 +238,11 @@ def preset_config(family: str, preset: Preset) -> RunConfig:
 
 
 CHANGEPOINT_KALMAN = OnlineConfig("changepoint", ChangepointConfig(), "kalman", KalmanUpdateConfig())
-"""Followed changes about as fast as an agent that is told of them, and cost no return without: docs/tracking.md."""
+"""Followed changes about as fast as the oracle-reset baseline, and cost no return without: docs/tracking.md."""
 
 
 def _quick(large: bool) -> RunConfig:
-    """A few minutes on two cores; on a robot of many joints a look at the machinery, not a good gait."""
+    """A few minutes on two cores; on a body of many joints a look at the machinery, not a good gait."""
     if large:
         return replace(_cpu(large), rounds=3, steps=100)
     return RunConfig(
@@ -273,7 +273,7 @@ def _cpu(large: bool) -> RunConfig:
 
 
 def in_real_time(config: RunConfig) -> RunConfig:
-    """The same with a planner and an update that keep up with a robot's clock of 50 ms: docs/speed.md."""
+    """The same with a planner and an update within the real-time budget of 50 ms: docs/speed.md."""
     return replace(
         config,
         online=OnlineConfig("recursive", RecursiveConfig(), "svi", SVIUpdateConfig(samples=4, compiled=True)),
@@ -284,7 +284,7 @@ def in_real_time(config: RunConfig) -> RunConfig:
 
 
 def _realtime(large: bool) -> RunConfig:
-    """The cpu preset within the robot's own clock."""
+    """The cpu preset within the real-time budget."""
     return in_real_time(_cpu(large))
 
 

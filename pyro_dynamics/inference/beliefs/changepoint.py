@@ -1,4 +1,4 @@
-"""A belief that can change its mind: Bayesian online change-point detection (Adams and MacKay 2007)."""
+"""A belief that follows changes: Bayesian online change-point detection (Adams and MacKay 2007)."""
 
 import math
 from dataclasses import dataclass
