@@ -66,7 +66,8 @@ class Agent:
         self.offline = OfflineInference(model, guide, offline)
         self.make_belief = belief
         self.belief = belief(model, guide)
-        check_posterior(self.belief, self.belief.posterior(), guide.environments, guide.latent_dim)
+        if guide.infers:
+            check_posterior(self.belief, self.belief.posterior(), guide.environments, guide.latent_dim)
         likelihood = model.likelihood
         sampler = TrajectorySampler(likelihood, task, likelihood.members, controller.particles, controller.common_noise)
         self.make_planner = planner
