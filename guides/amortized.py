@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.guides.contract import Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide
 from pyro_dynamics.transitions import Minibatch
 
 MOST_LOG_SCALE = math.log(10)
-"""A transition tells no more of a latent (with prior N(0, 1)) than noise of 0.1 would let it, and no less than 10."""
+"""A transition says no more of a latent (with prior N(0, 1)) than noise of 0.1 would let it, and no less than 10."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class AmortizedConfig:
             raise UserError(f"hidden must be positive widths, not {self.hidden}")
 
 
+@GUIDES.register("amortized")
 class AmortizedGuide(Guide):
     """q(e_k) is proportional to N(e; 0, I) times N(e; mu(x_n), sigma(x_n)^2) for each of its last transitions x_n.
 

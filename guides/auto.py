@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, Independent, MultivariateNormal, kl_divergence
 
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.guides.contract import Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide
 from pyro_dynamics.guides.inverse_autoregressive import InverseAutoregressive
 from pyro_dynamics.guides.path_gradient import PathGradient
 from pyro_dynamics.transitions import Minibatch
@@ -64,11 +64,12 @@ class AutoConfig:
             raise UserError(f"{self.kind} {reason}")
 
 
+@GUIDES.register("auto")
 class AutoGuide(Guide):
     """q(e_k) is an automatic guide of its own for each environment, over a model with the one site e_k.
 
     An automatic guide over the whole model would be joint over all K x d latents: the posterior of one environment
-    could not be told apart, and an update of one would move the others.
+    could not be separated, and an update of one would move the others.
 
     Args:
         environments: number K of environments.

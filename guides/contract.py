@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.registry import Registry
 from pyro_dynamics.transitions import Minibatch
 
 LogJoint = Callable[[Tensor], Tensor]
@@ -40,7 +41,7 @@ class Guide(PyroModule):
     """Whether q is computed from transitions; the constructor then takes ``transition_dim``, and
     :meth:`observe` takes the place of gradient steps online."""
     context_given: ClassVar[bool] = False
-    """Whether q stands at the true contexts that it was told, and infers nothing: an oracle's."""
+    """Whether q stands at the true contexts that it was given, and infers nothing: an oracle's."""
     shared: ClassVar[tuple[str, ...]] = ()
     """First parts of the names of parameters and buffers that all environments share."""
 
@@ -53,7 +54,7 @@ class Guide(PyroModule):
 
     @property
     def infers(self) -> bool:
-        """Whether there is a latent that is inferred: not of size 0, and not told."""
+        """Whether there is a latent that is inferred: not of size 0, and not given."""
         return self.latent_dim > 0 and not self.context_given
 
     def posterior(self) -> Distribution:
@@ -111,3 +112,9 @@ class Guide(PyroModule):
         """Parameters and buffers that belong to one environment each, ``[K, ...]``."""
         tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         return {name: value for name, value in tensors.items() if name.split(".")[0] not in self.shared}
+
+
+GUIDES: Registry[Guide] = Registry(
+    "guide", Guide, writes=(("posterior",), ("for_environments",)), takes=("environments", "latent_dim", "config")
+)
+"""The families by the name that a user types; :class:`KnownGuide` belongs to the oracle, and is chosen with it."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import require_positive
-from pyro_dynamics.guides.contract import Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class DiagonalConfig:
     """Where training starts.
 
     Attributes:
-        initial_scale: standard deviation of q(e_k) before the first training. A narrow start lets the network hear
+        initial_scale: standard deviation of q(e_k) before the first training. A narrow start lets the network use
             the latent before the noise of its samples teaches it to ignore them.
     """
 
@@ -26,6 +26,7 @@ class DiagonalConfig:
         require_positive(self, "initial_scale")
 
 
+@GUIDES.register("diagonal")
 class DiagonalGuide(Guide):
     """q(e_k) = N(mu_k, diag(sigma_k^2)); the divergence to a Gaussian prior is then known in closed form.
 

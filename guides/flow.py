@@ -13,7 +13,7 @@ from torch.distributions import Distribution, Transform
 from torch.types import _size
 
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.guides.contract import Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide
 from pyro_dynamics.guides.path_gradient import PathGradient
 from pyro_dynamics.guides.transformed_normal import TransformedNormal
 from pyro_dynamics.transitions import Minibatch
@@ -38,7 +38,7 @@ class FlowConfig:
             reverse order of the one before.
         hidden: width of each hidden layer of each transform's network.
         bins: of each spline.
-        embedding: size of the vector c_k that tells the shape of q(e_k) to the networks.
+        embedding: size of the vector c_k that gives the shape of q(e_k) to the networks.
         initial_scale: standard deviation of q(e_k) before the first training, up to what small random embeddings bend.
     """
 
@@ -59,6 +59,7 @@ class FlowConfig:
             raise UserError(f"bins must be at least 2, not {self.bins}")
 
 
+@GUIDES.register("flow")
 class FlowGuide(Guide):
     """f((e_k - location_k) / scale_k; c_k) ~ N(0, I): a masked autoregressive flow f (Papamakarios et al. 2017).
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import require_positive
-from pyro_dynamics.guides.contract import Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class FullRankConfig:
         require_positive(self, "initial_scale")
 
 
+@GUIDES.register("full-rank")
 class FullRankGuide(Guide):
     """q(e_k) = N(mu_k, L_k L_k^T); the divergence to any Gaussian prior is known in closed form.
 

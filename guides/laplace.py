@@ -8,7 +8,7 @@ from pyro import distributions
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pyro_dynamics.guides.contract import Guide, LogJoint
+from pyro_dynamics.guides.contract import GUIDES, Guide, LogJoint
 from pyro_dynamics.transitions import Minibatch
 
 
@@ -17,6 +17,7 @@ class LaplaceConfig:
     """Nothing to set."""
 
 
+@GUIDES.register("laplace")
 class LaplaceGuide(Guide):
     """q(e_k) = N(mode, (-Hessian of log p(e_k, data) at the mode)^-1).
 
@@ -59,7 +60,7 @@ class LaplaceGuide(Guide):
         values, vectors = torch.linalg.eigh(-hessian(log_joint, self.location.detach()))
         # Where gradient steps have not come to the mode, or a network is not concave there, the curvature of some
         # direction can be 0 or of the wrong sign, which no Gaussian has. The data say nothing about such a direction:
-        # it gets the floor, ten standard deviations of N(0, I), wide and still finite for the planner.
+        # it gets the floor, ten standard deviations of N(0, I), broad and still finite for the planner.
         root = vectors / values.clamp(min=1e-2).sqrt()[..., None, :]
         # covariance = root root^T = R^T R, by the QR decomposition of root^T: unlike a Cholesky decomposition it does
         # not fail where one direction is known far better than another.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.guides.contract import Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class LowRankConfig:
         require_positive(self, "rank", "initial_scale")
 
 
+@GUIDES.register("low-rank")
 class LowRankGuide(Guide):
     """q(e_k) = N(mu_k, S_k (I + F_k F_k^T) S_k) with S diagonal and F ``[d, r]``: O(d r) numbers, not O(d^2).
 

@@ -10,7 +10,7 @@ from torch.distributions import Distribution
 from torch.types import _size
 
 from pyro_dynamics.errors import require_positive
-from pyro_dynamics.guides.contract import Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide
 from pyro_dynamics.guides.path_gradient import PathGradient
 from pyro_dynamics.transitions import Minibatch
 
@@ -31,6 +31,7 @@ class MixtureConfig:
         require_positive(self, "components", "initial_scale")
 
 
+@GUIDES.register("mixture")
 class MixtureGuide(Guide):
     """q(e_k) = sum_c w_kc N(mu_kc, diag(sigma_kc^2)); its divergences are estimated from its samples.
 

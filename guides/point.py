@@ -7,7 +7,7 @@ from pyro import distributions
 from torch import nn
 from torch.distributions import Distribution
 
-from pyro_dynamics.guides.contract import Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,7 @@ class PointConfig:
     """Nothing to set."""
 
 
+@GUIDES.register("point")
 class PointGuide(Guide):
     """q(e_k) is all at one point, the mode of the posterior. It can be planned with, and not updated online (Eq. 5).
 

@@ -18,6 +18,7 @@ from pyro_dynamics.inference import (
     SVIUpdate,
     SVIUpdateConfig,
 )
+from pyro_dynamics.inference.guide_check import check_guide, check_posterior
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
@@ -65,6 +66,8 @@ class Agent:
         self.offline = OfflineInference(model, guide, offline)
         self.make_belief = belief
         self.belief = belief(model, guide)
+        if guide.infers:
+            check_posterior(self.belief, self.belief.posterior(), guide.environments, guide.latent_dim)
         likelihood = model.likelihood
         sampler = TrajectorySampler(likelihood, task, likelihood.members, controller.particles, controller.common_noise)
         self.make_planner = planner
@@ -268,20 +271,3 @@ def mixture_pit(location: Tensor, scale: Tensor, targets: Tensor) -> Tensor:
         ``[B, T]``, in [0, 1].
     """
     return Normal(location, scale, validate_args=False).cdf(targets).mean(dim=(0, 1))
-
-
-def check_guide(model: Any, guide: Any) -> None:
-    """Refuse, in words, a guide that cannot go with the model.
-
-    Raises:
-        UserError: if it is no guide of one posterior for each environment, or has other sizes than the model.
-    """
-    if not hasattr(guide, "posterior") or not hasattr(guide, "for_environments"):
-        raise UserError(
-            f"{type(guide).__name__} does not keep the contract of pyro_dynamics.guides.Guide; an AutoGuide over the "
-            "whole model would be joint over environments: give its name to pyro_dynamics.guides.AutoGuide, which "
-            "makes one for each environment"
-        )
-    for what, name in (("environments", "environments"), ("latent dimensions", "latent_dim")):
-        if getattr(guide, name) != getattr(model, name):
-            raise UserError(f"the guide has {getattr(guide, name)} {what}, the model {getattr(model, name)}")

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import tyro
@@ -65,7 +65,7 @@ class AccuracyFlags:
     OUT/accuracy.json.
     """
 
-    guides: tuple[str, ...] = tuple(GUIDES)
+    guides: Annotated[tuple[str, ...], tyro.conf.arg(metavar=f"[{GUIDES.choices} ...]")] = tuple(GUIDES)
     """Guide families, each with its default settings."""
     parts: tuple[Literal["linear", "neural", "time"], ...] = ("linear", "neural", "time")
     """Tables to make."""
@@ -137,15 +137,13 @@ def methods_of(guides: Sequence[str]) -> list[tuple[str, str]]:
     Raises:
         UserError: if there is no such family.
     """
-    for name in guides:
-        if name not in GUIDES:
-            raise UserError(f"no guide {name!r}: choose from {', '.join(GUIDES)}")
     if not guides:
         raise UserError(f"--guides needs one or more of {', '.join(GUIDES)}")
     methods = []
     for name in dict.fromkeys(guides):
-        methods.append((name, "encoder" if GUIDES[name].reads_transitions else "svi"))
-        if GUIDES[name].match is not Guide.match:
+        family = GUIDES.find(name)
+        methods.append((name, "encoder" if family.reads_transitions else "svi"))
+        if family.match is not Guide.match:
             methods.append((name, "kalman"))
     return methods
 
@@ -190,10 +188,10 @@ def neural(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) 
     for name, update in methods:
         bar.set_description(f"neural {name} {update}")
         guide, seconds = fit(name, update, problem, flags)
-        told = None
+        trusted = None
         if guide.has_density:
-            told = trust(guide.frozen(), density, grid.log_evidence, derive_generator(flags.seed, "trust"))
-        rows.append(row(name, update, closeness(*found_moments(guide, flags), *exact), told, seconds))
+            trusted = trust(guide.frozen(), density, grid.log_evidence, derive_generator(flags.seed, "trust"))
+        rows.append(row(name, update, closeness(*found_moments(guide, flags), *exact), trusted, seconds))
         bar.update()
     chains = {"r_hat": nuts.r_hat, "effective": nuts.effective, "skewness": grid.skewness}
     words = [
@@ -296,10 +294,10 @@ def fit(name: str, update: str, problem: Problem, flags: AccuracyFlags) -> tuple
 
 def fresh_guide(name: str, environments: int, transition_dim: int, generator: torch.Generator) -> Guide:
     """An untrained guide with the family's default settings."""
-    make: Any = GUIDES[name]
+    make = GUIDES.find(name)
     extra = {"transition_dim": transition_dim} if make.reads_transitions else {}
     with drawing_from(generator):
-        return make(environments, LATENTS, **extra)
+        return make(environments, LATENTS, make.Config(), **extra)
 
 
 def practise(guide: Guide, problem: Problem, flags: AccuracyFlags, generator: torch.Generator) -> None:
@@ -328,9 +326,9 @@ def found_moments(guide: Guide, flags: AccuracyFlags) -> tuple[Tensor, Tensor | 
     return posterior_moments(guide.frozen(), derive_generator(flags.seed, "moments"))
 
 
-def row(name: str, update: str, close: Any, told: Trust | None = None, seconds: float | None = None) -> Row:
+def row(name: str, update: str, close: Any, importance: Trust | None = None, seconds: float | None = None) -> Row:
     """A line of a table, as plain data."""
-    trusted = {} if told is None else asdict(told)
+    trusted = {} if importance is None else asdict(importance)
     return {"guide": name, "update": update, **asdict(close), **trusted, "seconds": seconds}
 
 

@@ -14,7 +14,7 @@ from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.datasets.logged_family import NAME, DataDescription, LoggedFamily
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.guides import DiagonalConfig
+from pyro_dynamics.guides import GUIDES, DiagonalConfig
 from pyro_dynamics.inference import OfflineConfig
 from pyro_dynamics.io.files import write_bytes, write_json_lines
 from pyro_dynamics.io.lock import lock_folder
@@ -23,7 +23,6 @@ from pyro_dynamics.models import EnsembleConfig
 from pyro_dynamics.plots.fit_figure import draw_fit
 from pyro_dynamics.runners.common.configuration import (
     CHANGEPOINT_KALMAN,
-    GuideName,
     OnlineConfig,
     RunConfig,
     online_for,
@@ -45,7 +44,7 @@ class FitConfig:
 
     agent: Literal["latent", "generalist", "specialist"] = "latent"
     """latent: one model, a latent for each environment; generalist: one model, none; specialist: a model each."""
-    guide: GuideName = "diagonal"
+    guide: Annotated[str, tyro.conf.arg(metavar=GUIDES.choices)] = "diagonal"
     """Family of the posterior over latents."""
     seed: int = 0
     """Names every random stream."""
@@ -67,7 +66,7 @@ class FitFlags:
 
     DATA are .npz files with the arrays state [N, S], action [N, A] and next_state [N, S]; as you like reward [N],
     step [N] (within the episode), episode [N], and any column [N] to group by; or Minari data sets, by id or folder.
-    Keeps part of each environment's episodes back. The folder is a run's: `diagnose` judges it on what was kept back,
+    Holds out part of each environment's episodes. The folder is a run's: `diagnose` judges it on what was held out,
     and `adapt DIR --replay DATA` lets a belief follow a logged stream.
     """
 
@@ -75,13 +74,13 @@ class FitFlags:
     """Files and data sets; several without a column to group by are an environment each."""
     run: Annotated[FitConfig, tyro.conf.arg(name="")] = field(default_factory=FitConfig)
     group: str | None = None
-    """Column whose values tell the environments apart; `environment` where it is there. Floats are quantities, which a
+    """Column whose values separate the environments; `environment` where it is there. Floats are quantities, which a
     probe reads out of the latents (several columns of them are written mass,damping); whole numbers and text are names.
     Of a Minari data set: an entry of the episodes' metadata, or an info that stays the same through an episode."""
     unit: str = ""
     """Unit of that column, for axes and tables (kg,m of two)."""
     hold_out: float = 0.2
-    """Share of each environment's episodes that is kept back; of a single episode, its last steps."""
+    """Share of each environment's episodes that is held out; of a single episode, its last steps."""
     family: str | None = None
     """A registered family of the same environment: its features, targets and reward, and its simulator for commands
     that act. Without, the observation is the state, and its change the target."""
@@ -128,7 +127,7 @@ def main(arguments: Sequence[str]) -> None:
 
             def on_epoch(epoch: int, elbo: float) -> None:
                 elbos.append(elbo)
-                bar.set_postfix_str(f"ELBO {elbo:.2f} nats a transition", refresh=False)
+                bar.set_postfix_str(f"ELBO {elbo:.2f} nats per transition", refresh=False)
                 bar.update()
 
             group.train(trained, derive_generator(config.seed, "fit", "training"), on_epoch)
@@ -143,11 +142,11 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def refuse_one_environment(flags: FitFlags, data: LoggedData) -> None:
-    """Raises :class:`UserError` where there is nothing that a latent could tell apart."""
+    """Raises :class:`UserError` where there is nothing that a latent could separate."""
     if len(data.labels) == 1 and flags.run.agent == "latent":
         raise UserError(
             f"all {len(data.transitions)} transitions are of one environment ({data.column} {label(data.labels[0])}): "
-            "a latent tells several apart; name another column by --group, give more data, or fit --agent generalist"
+            "a latent separates several; name another column by --group, give more data, or fit --agent generalist"
         )
 
 
@@ -168,16 +167,16 @@ def epochs(config: RunConfig, shares: Sequence[Sequence[int]], data: Transitions
 
 
 def print_table(rows: Sequence[dict[str, Any]], family: LoggedFamily, folder: RunFolder) -> None:
-    """How much there was of each environment, and how well what was kept back is foretold."""
+    """How much there was of each environment, and how well what was held out is predicted."""
     width = max(21, len(family.axis) + 2)
     print(f"\n{family.axis:<{width}}{'trained on':>11}{'held out':>10}{'log p(s)':>10}{'wrong latent':>14}")
     for row in rows:
         wrong = row["log_likelihood_wrong_latent"]
-        told = "-" if wrong is None else f"{wrong:.2f}"
-        numbers = f"{row['trained_steps']:>11}{row['steps']:>10}{row['log_likelihood']:>10.2f}{told:>14}"
+        shown = "-" if wrong is None else f"{wrong:.2f}"
+        numbers = f"{row['trained_steps']:>11}{row['steps']:>10}{row['log_likelihood']:>10.2f}{shown:>14}"
         print(f"{label(row['context']):<{width}}{numbers}")
     print("\nlog p(s) is of the held-out transitions, in nats each, under the environment's own latent and the others'")
-    print(f"run: {folder.path}\npicture: {folder.path / 'fit.png'}\nnext: pyro-dynamics diagnose {folder.path}")
+    print(f"run: {folder.path}\nfigure: {folder.path / 'fit.png'}\nnext: pyro-dynamics diagnose {folder.path}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from tqdm import tqdm
@@ -13,9 +13,10 @@ from tqdm import tqdm
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.environments.checked_env import require_step_limit
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.io.files import make_folder, write_bytes
 from pyro_dynamics.runners import train
-from pyro_dynamics.runners.common.configuration import GuideName, Preset
+from pyro_dynamics.runners.common.configuration import Preset
 from pyro_dynamics.runners.common.factory import action_space, build_group
 from pyro_dynamics.runners.common.sweep_jobs import DEFAULT_GUIDE, Job, is_finished, make_job, work
 from pyro_dynamics.runners.main import run_as_module
@@ -27,22 +28,22 @@ AgentName = Literal["latent", "generalist", "specialist", "oracle"]
 
 @dataclass(frozen=True)
 class SweepFlags:
-    """Train every agent, guide and seed on every family, each run as one job on Ray, and go on with what is missing.
+    """Train every agent, guide and seed on every family, each run as one job on Ray, and resume what is missing.
 
     Needs `pip install "pyro-dynamics[sweep]"`. What follows -- goes to every job as flags of `pyro-dynamics train`:
 
     pyro-dynamics sweep pendulum-gravity --agents latent generalist --seeds 0 1 2 -- --offline.min-steps 2000
 
     Runs are in DIR/FAMILY/AGENT-SEED, or DIR/FAMILY/AGENT-GUIDE-SEED where the guide is not the default one; what a
-    job prints is in DIR/logs, the table of jobs in DIR/sweep.json. A job whose worker dies goes on after its last
-    whole round. Stop the command at any moment: the same command goes on with what is missing.
+    job prints is in DIR/logs, the table of jobs in DIR/sweep.json. A job whose worker dies resumes after its last
+    whole round. Stop the command at any moment: the same command resumes what is missing.
     """
 
     families: tyro.conf.Positional[tuple[str, ...]] = ("pendulum-gravity",)
     """Families of environments, as for train."""
     agents: tuple[AgentName, ...] = ("latent",)
     """Kinds of agents."""
-    guides: tuple[GuideName, ...] = (DEFAULT_GUIDE,)
+    guides: Annotated[tuple[str, ...], tyro.conf.arg(metavar=f"[{GUIDES.choices} ...]")] = (DEFAULT_GUIDE,)
     """Families of posteriors; only the latent agent has one, so the other agents are trained once."""
     seeds: tuple[int, ...] = (0,)
     """Seeds."""
@@ -60,7 +61,7 @@ class SweepFlags:
     """Address of a Ray cluster (HOST:PORT, or auto) to run on, in place of this machine."""
     step_limit: float | None = None
     """Seconds that one step or reset of an environment may take; then it is left out as one that raises. No limit by
-    default, and no setting of the runs: with another one the same command goes on."""
+    default, and no setting of the runs: with another one the same command resumes."""
     retries: int = 3
     """How often a job is begun again after its worker died. A job that ends in an error is not."""
 
@@ -71,14 +72,14 @@ def main(arguments: Sequence[str]) -> int:
     flags = parse(own)
     jobs = make_jobs(flags, for_train)
     refuse_what_cannot_be_built(jobs)
-    import_ray()  # told before there is a folder, if it is missing
+    import_ray()  # refused before there is a folder, if it is missing
     with SweepFolder.claimed(flags.out) as folder:
         states = {job.name: "finished" if is_finished(job, folder) else "unfinished" for job in jobs}
         try:
             for name, failure in run_missing(flags, jobs, states, folder):
                 states[name] = "failed" if failure else "finished"
         except KeyboardInterrupt:
-            print("\nall runs can be gone on with: give the same command again", file=sys.stderr)
+            print("\nall runs can be resumed: give the same command again", file=sys.stderr)
             raise
         finally:
             rows = [job.row(folder, states[job.name]) for job in jobs]
@@ -104,6 +105,8 @@ def parse(arguments: Sequence[str]) -> SweepFlags:
     for name in ("families", "agents", "guides", "seeds"):
         if not getattr(flags, name):
             raise UserError(f"name at least one of the {name}")
+    for guide in flags.guides:
+        GUIDES.find(guide)
     if flags.workers is not None and flags.address is not None:
         raise UserError("--workers is for this machine: a cluster's cores are its own, so leave it out with --address")
     if flags.workers is not None and flags.workers < 1:
@@ -134,7 +137,7 @@ def make_jobs(flags: SweepFlags, for_train: Sequence[str]) -> list[Job]:
 
 
 def refuse_what_cannot_be_built(jobs: Sequence[Job]) -> None:
-    """Build the agents of every configuration once, so that settings which do not go together are told at once."""
+    """Build the agents of every configuration once, so that settings which do not go together are refused at once."""
     for config in dict.fromkeys(replace(job.config, seed=0) for job in jobs):
         family = find_family(config.family)
         build_group(config, family, action_space(family, config.steps))
@@ -143,7 +146,7 @@ def refuse_what_cannot_be_built(jobs: Sequence[Job]) -> None:
 def run_missing(
     flags: SweepFlags, jobs: Sequence[Job], states: dict[str, str], folder: SweepFolder
 ) -> Iterator[tuple[str, str]]:
-    """Run the jobs that are not finished, and tell of them; gives each name and its failure, or "", as it ends.
+    """Run the jobs that are not finished, and report on them; gives each name and its failure, or "", as it ends.
 
     Raises:
         UserError: if a worker does not see the folder.
@@ -161,22 +164,22 @@ def run_missing(
             for name in missing:
                 for again in folder.tries(name)[tries[name] :]:
                     tries[name] += 1
-                    bar.write(f"{name}: its worker died; tried again on {again.host}, {tell(again.after_round)}")
+                    bar.write(f"{name}: its worker died; tried again on {again.host}, {beginning(again.after_round)}")
             if ended is not None:
                 name, failure = ended
                 if isinstance(failure, UserError):
                     raise UserError(str(failure.cause))  # type: ignore[attr-defined]
-                bar.write(f"{name}: {tell_end(missing.pop(name), str(failure), folder)}")
+                bar.write(f"{name}: {ending(missing.pop(name), str(failure), folder)}")
                 bar.update()
                 yield name, str(failure)
 
 
-def tell(last_round: int | None) -> str:
+def beginning(last_round: int | None) -> str:
     """Where a job begins."""
     return "from the beginning" if last_round is None else f"after round {last_round}"
 
 
-def tell_end(job: Job, failure: str, folder: SweepFolder) -> str:
+def ending(job: Job, failure: str, folder: SweepFolder) -> str:
     """How a job ended, in one line; its traceback goes to a file."""
     file = folder.failure(job.name)
     if failure:

@@ -27,16 +27,16 @@ from pyro_dynamics.runners.common.limits import require_reasonable
 from pyro_dynamics.runners.main import run_as_module
 
 ORACLE_RESET = "oracle-reset"
-"""The yardstick: the exact belief of an agent that is told of the switch, and returns to the prior there."""
+"""The reference: a recursive belief that returns to the prior when the truth changes."""
 
 
 @dataclass(frozen=True)
 class TrackFlags:
     """Measure how beliefs follow a hidden parameter that changes in mid-episode.
 
-    Every belief and update acts through the same schedule with the same seeds, beside an agent that is told of the
-    change and returns to the prior there (told). Prints a table; stores it, every step and a picture in
-    DIR/track/SCHEDULE. What was measured before is not measured again, so a killed command goes on where it was.
+    Every belief and update acts through the same schedule with the same seeds, beside the
+    oracle-reset baseline, which returns to the prior at the change. Prints a table; stores it, every step and a figure
+    in DIR/track/SCHEDULE. What was measured before is not measured again, so a killed command resumes where it was.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -84,18 +84,18 @@ def main(arguments: Sequence[str]) -> None:
             online = replace(online_config(belief, update), temperature=temperature)
             settings = {"run": str(flags.dir), "schedule": flags.schedule, "steps": steps, "seed": flags.seed}
             settings |= {"seeds": flags.seeds, "online": repr(online)}
-            file = out / f"{belief.replace(':', '-')}-{update}.json"
+            file = out / f"{belief.replace(':', '-')}-{update.replace(':', '-')}.json"
             result = stored_track(file, settings)
             if result is None:
                 group = group_for(load_run(flags.dir, online=online)[-1], family, [schedule.at(0)] * flags.seeds)
-                robots = family.make_vector([schedule] * flags.seeds, steps)
-                limit_steps(robots, flags.step_limit)
-                told_at = schedule.changes[-1][0] if belief == ORACLE_RESET else None
-                result = track(group, robots, probe, flags.seed, told_at, lambda: bar.update(1))
-                robots.close()
+                environments = family.make_vector([schedule] * flags.seeds, steps)
+                limit_steps(environments, flags.step_limit)
+                reset_at = schedule.changes[-1][0] if belief == ORACLE_RESET else None
+                result = track(group, environments, probe, flags.seed, reset_at, lambda: bar.update(1))
+                environments.close()
                 if (lasted := len(result.reward[0])) <= schedule.last_change:
                     raise UserError(
-                        f"every robot's episode ended within {lasted} steps, before the change: let it come earlier"
+                        f"every episode ended within {lasted} steps, before the change: let it come earlier"
                     )
                 write_json(file, {"settings": settings, "track": result.as_json()})
             else:
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str]) -> None:
     truth = np.array([place(schedule.at(step)) for step in range(steps)])
     write_bytes(out / "table.md", (table + "\n").encode())
     write_bytes(out / "tracks.png", draw_tracks(tracks, truth, axis))
-    print(f"{table}\n\nresults: {out}\npicture: {out / 'tracks.png'}")
+    print(f"{table}\n\nresults: {out}\nfigure: {out / 'tracks.png'}")
 
 
 def line_of(family: Family, schedule: Schedule) -> tuple[Callable[[Context], float], str]:
@@ -185,35 +185,40 @@ def check(flags: TrackFlags, family: Family, trained: Any) -> Schedule:
 
 
 def online_config(belief: str, update: str) -> OnlineConfig:
-    """The configuration of a belief (as name, or name:setting=value,setting=value) and an update.
+    """The configuration of a belief (NAME, or NAME:setting=value,setting=value) and an update.
 
     Raises:
         UserError: if there is no such belief, update or setting.
     """
-    name, _, text = belief.partition(":")
-    kind = "recursive" if name == ORACLE_RESET else name
-    if kind not in BELIEFS or update not in UPDATES:
-        raise UserError(
-            f"unknown belief or update {belief!r}, {update!r}: beliefs are {', '.join((ORACLE_RESET, *BELIEFS))}; "
-            f"updates are {', '.join(UPDATES)}"
-        )
+    kind, text = belief_of(belief)
+    make_belief, make_update = BELIEFS.find(kind), UPDATES.find(update)
     try:
         pairs = (item.split("=") for item in text.split(",")) if text else ()
         settings = {key: float(value) if "." in value else int(value) for key, value in pairs}
-        chosen = BELIEFS[kind].Config(**settings)
+        chosen = make_belief.Config(**settings)
     except (TypeError, ValueError):
         raise UserError(f"{belief!r} does not read NAME:setting=value,setting=value, or has no such setting") from None
-    rule: Any = UPDATES[update]
-    online = OnlineConfig(kind, chosen, update, rule.Config())  # type: ignore[arg-type]
+    online = OnlineConfig(kind, chosen, update, make_update.Config())
     require_reasonable(online)
     return online
 
 
+def belief_of(text: str) -> tuple[str, str]:
+    """The name of a belief, or ``package.module:Class``, and the settings behind its colon."""
+    name, _, settings = text.partition(":")
+    if name == ORACLE_RESET:
+        return "recursive", settings
+    if name in BELIEFS or not settings:
+        return name, settings
+    name, _, settings = settings.partition(":")
+    return f"{text.partition(':')[0]}:{name}", settings
+
+
 def table_rows(summary: dict[str, dict[str, Any]]) -> list[str]:
     """The table as Markdown: medians over seeds of the steps, means of the rest."""
-    told = {name.split()[1]: value for name, value in summary.items() if name.startswith(ORACLE_RESET)}
+    reset = {name.split()[1]: value for name, value in summary.items() if name.startswith(ORACLE_RESET)}
     rows = [
-        "| belief | update | steps to 90 %: median (each) | return | after the change, less told "
+        "| belief | update | steps to 90 %: median (each) | return | after the change, difference from oracle reset "
         "| adaptive coverage: before | after | network's own: before | after | ms an update |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -223,8 +228,8 @@ def table_rows(summary: dict[str, dict[str, Any]]) -> list[str]:
         each = "" if recovery is None else " ".join("-" if steps is None else str(steps) for steps in recovery)
         median = np.median([np.inf if steps is None else steps for steps in recovery or [np.inf]])
         lost = ""
-        if "return_after" in value and update in told:
-            lost = f"{np.mean(value['return_after']) - np.mean(told[update]['return_after']):+.1f}"
+        if "return_after" in value and update in reset:
+            lost = f"{np.mean(value['return_after']) - np.mean(reset[update]['return_after']):+.1f}"
         keys = ("inside_adaptive_before", "inside_adaptive_after", "inside_before", "inside_after")
         shares = ["" if value[key] is None else f"{value[key]:.0%}" for key in keys]
         steps = "" if recovery is None else f"{'never' if np.isinf(median) else f'{median:.0f}'} ({each})"

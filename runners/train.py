@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -25,6 +26,7 @@ from pyro_dynamics.rollouts.task_check import check_task
 from pyro_dynamics.rollouts.tensorboard import TensorBoard, summary_writer
 from pyro_dynamics.rollouts.training import train
 from pyro_dynamics.runners.common.configuration import (
+    CHOICES,
     Preset,
     RunConfig,
     flag_values,
@@ -48,14 +50,14 @@ class TrainFlags:
     """Learn one dynamics model over several environments at once (Algorithm 1), and keep the run in a folder.
 
     `pyro-dynamics train` alone takes the pendulum under five gravities. Flags that are not given take the values of
-    the preset, shown as their defaults below: `train halfcheetah-tilt --preset cpu --help` tells that preset's.
+    the preset, shown as their defaults below: `train halfcheetah-tilt --preset cpu --help` shows that preset's.
     """
 
     run: Annotated[RunConfig, tyro.conf.arg(name="")]
     out: Path | None = None
     """Folder of the run; by default runs/FAMILY-AGENT-PRESET-SEED."""
     resume: Path | None = None
-    """Go on with the run in this folder after its last whole round; only --rounds may be given with it."""
+    """Resume the run in this folder after its last whole round; only --rounds may be given with it."""
     tensorboard: bool = False
     """Write the metrics of each round to DIR/tensorboard too."""
     step_limit: float | None = None
@@ -70,7 +72,7 @@ def main(arguments: Sequence[str]) -> None:
     flags = parse(arguments)
     set_threads(flags.threads)
     if flags.tensorboard:
-        summary_writer()  # told before there is a folder, if it is missing
+        summary_writer()  # refused before there is a folder, if it is missing
     path = flags.resume or flags.out or Path("runs") / default_name(flags.run)
     folder = train_run(
         flags.run, path, resume=flags.resume is not None, tensorboard=flags.tensorboard, step_limit=flags.step_limit
@@ -94,20 +96,20 @@ def train_run(
         path: the folder.
         resume: after the last whole round of the run that is there; otherwise the folder must be new.
         tensorboard: write the metrics of each round to ``tensorboard`` in the folder too.
-        after_round: told of each round that is safe on the disk; what it raises ends the training there.
+        after_round: called with each round that is safe on the disk; what it raises ends the training there.
         step_limit: seconds that a step of an environment may take.
 
     Raises:
         UserError: if a setting makes no sense, or the folder does not hold what it should.
     """
     family = find_family(config.family)
-    robots = family.make_vector(family.train * config.episodes, config.steps)
-    limit_steps(robots, step_limit)
-    group = build_group(config, family, robots.single_action_space)
+    environments = family.make_vector(family.train * config.episodes, config.steps)
+    limit_steps(environments, step_limit)
+    group = build_group(config, family, environments.single_action_space)
     if not resume:
         warn_of_task(config, family, group, step_limit)
         RunFolder.require_free(path)
-    with closing(robots), lock_folder(path):  # only now: settings that make no sense have been refused
+    with closing(environments), lock_folder(path):  # only now: settings that make no sense have been refused
         folder = open_folder(config, path, resume)
         data = folder.transitions()
         if data:
@@ -127,7 +129,7 @@ def train_run(
         with closing(progress.bar), closing(board) if board is not None else nullcontext():
             train(
                 group,
-                robots,
+                environments,
                 family.train,
                 data,
                 rounds=config.rounds,
@@ -174,17 +176,17 @@ def part_there(config: RunConfig, path: Path) -> RunFolder | None:
 
 
 def is_whole(folder: RunFolder, config: RunConfig) -> bool:
-    """Whether a run has all its rounds and its picture."""
+    """Whether a run has all its rounds and its figure."""
     return (folder.last_round or 0) >= config.rounds and (folder.path / "training.png").is_file()
 
 
 def warn_of_task(config: RunConfig, family: Family, group: AgentGroup, step_limit: float | None) -> None:
-    """Check the task on robots of their own, and say where it is not what the environment does."""
-    robots = family.make_vector(family.train, config.steps)
-    limit_steps(robots, step_limit)
-    for warning in check_task(group.agents[0].task, robots, config.seed):
+    """Check the task on environments of their own, and say where it is not what the environment does."""
+    environments = family.make_vector(family.train, config.steps)
+    limit_steps(environments, step_limit)
+    for warning in check_task(group.agents[0].task, environments, config.seed):
         print(f"warning: {warning}", file=sys.stderr)
-    robots.close()
+    environments.close()
 
 
 def parse(arguments: Sequence[str]) -> TrainFlags:
@@ -197,7 +199,7 @@ def parse(arguments: Sequence[str]) -> TrainFlags:
     flags = tyro.cli(TrainFlags, prog="pyro-dynamics train", args=arguments, default=TrainFlags(run=defaults))
     if flags.resume is not None:
         if replace(flags.run, rounds=defaults.rounds) != defaults or flags.out is not None:
-            raise UserError("--resume goes on with the settings of its run: give it no other flags than --rounds")
+            raise UserError("--resume keeps the settings of its run: give it no other flags than --rounds")
         return flags
     find_family(flags.run.family)  # one that is not there is refused in words
     chosen = flags.run.family, flags.run.preset
@@ -214,11 +216,22 @@ def guess_defaults(arguments: Sequence[str]) -> RunConfig:
     if "--resume" in values:
         folder = RunFolder.open(Path(values["--resume"]))
         if (folder.path / FILE).is_file():
-            raise UserError(f"{folder.path} was fitted to logged data, and has no rounds to go on with: fit again")
+            raise UserError(f"{folder.path} was fitted to logged data, and has no rounds to resume: fit again")
         return from_json(folder.config)
-    family = next((word for word in arguments if word in FAMILIES or OWN_FAMILY.fullmatch(word)), "pendulum-gravity")
+    family = next(filter(is_family, positional(arguments)), "pendulum-gravity")
     preset = values.get("--preset", "quick")
     return defaults_of(family, preset if preset in get_args(Preset) else "quick", arguments)  # type: ignore[arg-type]
+
+
+def is_family(word: str) -> bool:
+    """Whether a word names a family, or may name one of the user's own."""
+    return word in FAMILIES or OWN_FAMILY.fullmatch(word) is not None
+
+
+def positional(arguments: Sequence[str]) -> list[str]:
+    """The arguments without those that name a guide, belief, update or planner: ``module:Class`` is no family there."""
+    flags = {f"--{name}" for name in CHOICES}
+    return [word for before, word in pairwise(["", *arguments]) if before not in flags]
 
 
 def defaults_of(family: str, preset: Preset, arguments: Sequence[str]) -> RunConfig:
@@ -234,7 +247,7 @@ def default_name(config: RunConfig) -> str:
 
 
 def open_folder(config: RunConfig, path: Path, resume: bool) -> RunFolder:
-    """The folder of a new run, or of one to go on with."""
+    """The folder of a new run, or of one to resume."""
     if not resume:
         return RunFolder.create(path, to_json(config))
     folder = RunFolder.open(path)
@@ -245,7 +258,7 @@ def open_folder(config: RunConfig, path: Path, resume: bool) -> RunFolder:
 
 
 def require_same(folder: RunFolder, data: Sequence[Transitions], family: Family) -> None:
-    """Refuse a run to go on with whose transitions or metrics are of other environments than its family's.
+    """Refuse to resume a run whose transitions or metrics are of other environments than its family's.
 
     Raises:
         UserError: telling what does not fit.
@@ -272,7 +285,7 @@ def print_returns(folder: RunFolder, family: Family) -> None:
         returns = [row["return"] for row in rows if row["environment"] == k]
         print(f"{label(context):<{width}}{returns[0]:>10.1f}{returns[-1]:>12.1f}{max(returns):>10.1f}")
     mean = sum(row["return"] for row in rows if row["round"] == last) / len(family.train)
-    print(f"{'mean':<{width}}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\npicture: {folder.path / 'training.png'}")
+    print(f"{'mean':<{width}}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\nfigure: {folder.path / 'training.png'}")
     if any(row["latent_mean"] for row in rows):
         print(f"next: pyro-dynamics adapt {folder.path} --context {label(family.test_contexts[-1])}")
 

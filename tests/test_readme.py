@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +15,32 @@ from pyro_dynamics.transitions import Transitions
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
+def block(start: str, language: str) -> str:
+    """The first block of a language after the line that begins with ``start``."""
+    found = re.search(rf"```{language}\n(.*?)```", README[README.index(start) :], re.DOTALL)
+    assert found is not None
+    return found.group(1)
+
+
 def python_block(start: str) -> str:
-    """The first block of Python after the line that begins with ``start``."""
-    block = re.search(r"```python\n(.*?)```", README[README.index(start) :], re.DOTALL)
-    assert block is not None
-    return block.group(1)
+    return block(start, "python")
 
 
-def test_the_guide_of_ones_own_learns_and_follows(generator: torch.Generator) -> None:
+@pytest.fixture
+def my_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The current folder holds the README's my_guide.py."""
     text = python_block("A guide of your own")
     assert len([line for line in text.splitlines() if line.strip()]) < 30
+    (tmp_path / "my_guide.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("my_guide", None)
+
+
+@pytest.mark.usefixtures("my_guide")
+def test_the_guide_of_ones_own_learns_and_follows(generator: torch.Generator) -> None:
+    text = python_block("In Python all of")
     names: dict[str, object] = {}
     exec(compile(text.replace("EnsembleConfig()", "EnsembleConfig(2, (16,), (0.0, 0.0))"), "README.md", "exec"), names)
     agent, task = names["agent"], names["task"]
@@ -37,6 +55,21 @@ def test_the_guide_of_ones_own_learns_and_follows(generator: torch.Generator) ->
     agent.observe(state[:5], action[:5], next_state[:5], torch.arange(5), generator)  # type: ignore[attr-defined]
     assert agent.posterior().stddev.isfinite().all()  # type: ignore[attr-defined]
     assert task.target_dim == 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("my_guide")
+def test_the_guide_of_ones_own_trains_and_adapts_by_command() -> None:
+    train, adapt = [line.split()[1:] for line in block("A guide of your own", "sh").splitlines()]
+    assert (train[:3], adapt[0]) == (["train", "--guide", "my_guide:StudentGuide"], "adapt")
+    small = ["--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "20", "--offline.epochs", "2"]
+    small += ["--controller.horizon", "4", "--planner.candidates", "12", "--planner.elites", "4"]
+    assert main([*train, *small]) == 0
+    config = json.loads(Path("runs/student/config.json").read_text())
+    assert (config["guide"], config["guide_config"]) == ("my_guide:StudentGuide", {"df": 4.0, "initial_scale": 0.1})
+    assert main([*adapt, "--steps", "4", "--quiet", "--update.steps", "5"]) == 0
+    (steps,) = Path("runs/student/adapt").rglob("steps.jsonl")
+    rows = [json.loads(line) for line in steps.read_text().splitlines()]
+    assert rows[-1]["mean"] != rows[0]["mean"]
 
 
 def test_the_environment_is_made_and_changed() -> None:

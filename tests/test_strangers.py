@@ -23,7 +23,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.io import checkpoint_files
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import load_adaptation
-from pyro_dynamics.io.untrusted_folders import FORMAT, file_name, require_own_family
+from pyro_dynamics.io.untrusted_folders import FORMAT, file_name, require_own_code
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.transitions import Transitions
@@ -433,7 +433,7 @@ def test_a_part_of_python_is_no_family(name: str, home: Path) -> None:
 
 def test_families_that_are_registered_or_not_there_pass(tmp_path: Path) -> None:
     for name in ("pendulum-gravity", "no_such_module:family", 3, None, "no.such:x", "numpy.no_such.part:x"):
-        require_own_family(name, tmp_path)
+        require_own_code("family", name, tmp_path)
 
 
 # Versions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyro_dynamics.control.contract import Objective, Planner, any_finite, shifted, worst_if_not_finite
+from pyro_dynamics.control.contract import PLANNERS, Objective, Planner, any_finite, shifted, worst_if_not_finite
 from pyro_dynamics.errors import UserError, require_fraction, require_positive
 
 
@@ -41,6 +41,7 @@ class CEMConfig:
         return self.candidates * self.iterations
 
 
+@PLANNERS.register("cem")
 class CEM(Planner):
     """:func:`plan_cem` from the last plan, with 0 as the new last action (PETS)."""
 

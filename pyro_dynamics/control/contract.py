@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from pyro_dynamics.registry import Registry
+
 Objective = Callable[[Tensor], Tensor]
 """Returns ``[K, C]`` of candidate action sequences ``[K, C, H, A]`` in [-1, 1]."""
 
@@ -69,6 +71,10 @@ class Planner:
             self.reset()
             self.mean = torch.zeros(shape, device=generator.device)
         return self.mean
+
+
+PLANNERS: Registry[Planner] = Registry("planner", Planner, writes=(("plan",),), takes=("config",))
+"""The planners by the name that a user types."""
 
 
 def shifted(plan: Tensor, last: Tensor) -> Tensor:

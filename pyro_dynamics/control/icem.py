@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pyro_dynamics.control.contract import Objective, Planner, any_finite, shifted, worst_if_not_finite
+from pyro_dynamics.control.contract import PLANNERS, Objective, Planner, any_finite, shifted, worst_if_not_finite
 from pyro_dynamics.control.noise import coloured_noise
 from pyro_dynamics.errors import UserError, require_fraction, require_positive
 
@@ -70,6 +70,7 @@ class ICEMConfig:
         return sum(self.populations) + self.kept * self.iterations
 
 
+@PLANNERS.register("icem")
 class ICEM(Planner):
     """CEM with coloured noise, a shrinking population, and elites that are kept.
 

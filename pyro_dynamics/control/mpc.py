@@ -10,7 +10,7 @@ from torch.distributions import Distribution
 from pyro_dynamics.control.contract import Objective, Planner, in_units
 from pyro_dynamics.control.gpu_planning import GPUPlanning
 from pyro_dynamics.control.trajectory_sampling import TrajectorySampler
-from pyro_dynamics.errors import require_positive
+from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.seeding import drawing_from
 
 
@@ -112,6 +112,8 @@ class MPC:
         if self.elsewhere is None:
             sampler = self.sampler.for_planning()
             plan = self.planner.plan(objective, shape, generator)
+            if tuple(plan.shape) != shape:
+                raise UserError(f"{type(self.planner).__name__}.plan() gives {list(plan.shape)}, not {list(shape)}")
         else:
             of_each = torch.stack([latents() for _ in range(getattr(self.planner.config, "iterations", 1))])
             seed = int(torch.randint(2**62, (), generator=generator))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyro_dynamics.control.contract import Objective, Planner, shifted
+from pyro_dynamics.control.contract import PLANNERS, Objective, Planner, shifted
 from pyro_dynamics.control.noise import coloured_noise
 from pyro_dynamics.errors import UserError, require_positive
 
@@ -41,6 +41,7 @@ class MPPIConfig:
         return self.candidates * self.iterations
 
 
+@PLANNERS.register("mppi")
 class MPPI(Planner):
     """Moves the mean to the candidates' mean, weighted by a softmax of their returns.
 

@@ -16,7 +16,7 @@ from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.environments import Context, Family, Schedule, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import write_json
-from pyro_dynamics.io.untrusted_folders import require_own_family
+from pyro_dynamics.io.untrusted_folders import require_own_code
 from pyro_dynamics.tasks import BoxTask, Task
 
 NAME = "logged-data"
@@ -95,7 +95,7 @@ class DataDescription:
             described._check(values)
         except (OSError, ValueError, TypeError, AttributeError, KeyError) as fault:
             raise UserError(f"{file} is damaged ({fault}): fit again") from None
-        require_own_family(described.family, folder)
+        require_own_code("family", described.family, folder)
         return described
 
     def _check(self, values: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from pyro_dynamics.inference.beliefs import (
     BELIEFS,
+    UPDATES,
     Belief,
     ChangepointConfig,
     RecursiveBelief,
@@ -12,6 +13,7 @@ from pyro_dynamics.inference.kalman_update import KalmanUpdate, KalmanUpdateConf
 from pyro_dynamics.inference.linear_gaussian import linear_gaussian_posterior
 from pyro_dynamics.inference.offline import OfflineConfig, OfflineInference
 from pyro_dynamics.inference.svi_update import SVIUpdate, SVIUpdateConfig
+from pyro_dynamics.registry import import_all
 
 __all__ = [
     "BELIEFS",
@@ -30,5 +32,4 @@ __all__ = [
     "linear_gaussian_posterior",
 ]
 
-UPDATES = {"svi": SVIUpdate, "kalman": KalmanUpdate}
-"""The updates by the name that a user types."""
+import_all(__name__, __path__)  # an update is one file of this folder

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import require_positive
+from pyro_dynamics.inference.beliefs.contract import UPDATES
 from pyro_dynamics.inference.gaussians import gaussian_moments
 from pyro_dynamics.inference.log_joint import log_joint
 from pyro_dynamics.transitions import Minibatch
@@ -32,6 +33,7 @@ class KalmanUpdateConfig:
         require_positive(self, "iterations")
 
 
+@UPDATES.register("kalman")
 class KalmanUpdate:
     """Gauss-Newton on log p(e) + (1/M) sum_m log N(s' | f_m(e), R_m), for Gaussian guides.
 

@@ -10,6 +10,7 @@ from torch.distributions import Distribution
 from torch.nn import Parameter
 
 from pyro_dynamics.errors import require_positive
+from pyro_dynamics.inference.beliefs.contract import UPDATES
 from pyro_dynamics.inference.compiled.compiled_update import fit_compiled
 from pyro_dynamics.inference.log_joint import log_joint
 from pyro_dynamics.parameters import frozen
@@ -40,6 +41,7 @@ class SVIUpdateConfig:
         require_positive(self, "steps", "learning_rate", "samples")
 
 
+@UPDATES.register("svi")
 class SVIUpdate:
     """Moves a guide down the negative ELBO; it starts where it stands, usually at the last posterior.
 

@@ -12,7 +12,7 @@ from pyro_dynamics.io.checkpoint_files import drop_state, load_state, require_fi
 from pyro_dynamics.io.files import make_folder, write_json, write_json_lines, write_whole
 from pyro_dynamics.io.lock import LOCK
 from pyro_dynamics.io.schema import parse_rows, require_metrics
-from pyro_dynamics.io.untrusted_folders import require_inside, require_own_family, stamped, unstamped
+from pyro_dynamics.io.untrusted_folders import require_inside, require_own_code, stamped, unstamped
 from pyro_dynamics.transitions import Transitions
 
 
@@ -66,7 +66,7 @@ class RunFolder:
 
         Raises:
             UserError: if the folder does not hold one, if a newer version made it, if a link in it leads out of it, or
-                if it names a family whose code came with it.
+                if it names a family, guide, planner, belief or update whose code came with it.
         """
         try:
             config = read_json(path / "config.json")
@@ -80,7 +80,10 @@ class RunFolder:
             raise UserError(f"{path / 'config.json'} does not hold a configuration")
         config = unstamped(config, path / "config.json")
         require_inside(path)
-        require_own_family(config.get("family"), path)
+        online = config.get("online")
+        for named in (config, online if isinstance(online, dict) else {}):
+            for kind in ("family", "guide", "belief", "update", "planner"):
+                require_own_code(kind, named.get(kind), path)
         return cls(path, config)
 
     @property

@@ -62,25 +62,30 @@ def _target(link: Path) -> Path:
         return Path(link.anchor)
 
 
-def require_own_family(name: Any, folder: Path) -> None:
-    """Refuse a family that a folder names, ``package.module:callable``, where its code came with that folder.
+def require_own_code(kind: str, name: Any, folder: Path) -> None:
+    """Refuse a part that a folder names, ``package.module:callable``, where its code came with that folder.
 
-    It is found as :func:`~pyro_dynamics.environments.find_family` finds it, without importing anything; names of
-    registered families, and names of what is not there, pass.
+    It is found as :func:`~pyro_dynamics.registry.import_object` finds it, without importing anything; names of
+    registered parts, and names of what is not there, pass.
+
+    Args:
+        kind: what is named: family, guide, belief, update or planner.
+        name: the word.
+        folder: that names it.
 
     Raises:
-        UserError: if the module lies in the folder, or is one of Python's own, none of which holds a family.
+        UserError: if the module lies in the folder, or is one of Python's own, none of which holds such a part.
     """
     if not isinstance(name, str) or ":" not in name:
         return
     parts = name.partition(":")[0].split(".")
     if parts[0] in sys.stdlib_module_names or parts[-1] == "__main__":
-        raise UserError(f"{folder} names the family {name!r}, and that is a part of Python, not a module with families")
+        raise UserError(f"{folder} names the {kind} {name!r}, and that is a part of Python, not a module with one")
     home = folder.resolve()
     for place in _places(parts):
         if Path(place).resolve().is_relative_to(home):
             raise UserError(
-                f"{folder} names the family {name!r}, whose code would come from {place}, inside that folder: code out "
+                f"{folder} names the {kind} {name!r}, whose code would come from {place}, inside that folder: code out "
                 "of a run is not run; install the module, or give the command in a folder of your own that holds it"
             )
 

@@ -26,26 +26,22 @@ from pyro_dynamics.inference import (
 )
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import EnsembleConfig
+from pyro_dynamics.registry import Registry
 from pyro_dynamics.runners.common.limits import require_reasonable, require_reasonable_plans
 from pyro_dynamics.runners.common.renamed import upgraded
 from pyro_dynamics.seeding import derive_seed
 
 Preset = Literal["quick", "cpu", "realtime", "paper"]
-# The names in GUIDES, BELIEFS, UPDATES and PLANNERS, written out for type checkers; a test holds them together.
-GuideName = Literal["diagonal", "full-rank", "low-rank", "mixture", "flow", "laplace", "point", "amortized", "auto"]
-BeliefName = Literal["recursive", "power", "diffusion", "window", "changepoint"]
-UpdateName = Literal["svi", "kalman"]
-PlannerName = Literal["cem", "icem", "mppi"]
 
 
 @dataclass(frozen=True)
 class OnlineConfig:
     """How the belief about an environment follows its transitions."""
 
-    belief: BeliefName = "recursive"
+    belief: Annotated[str, tyro.conf.arg(metavar=BELIEFS.choices)] = "recursive"
     """What is remembered; recursive is the paper's posterior-as-prior."""
     belief_config: Annotated[object, tyro.conf.arg(name="belief")] = field(default_factory=RecursiveConfig)
-    update: UpdateName = "svi"
+    update: Annotated[str, tyro.conf.arg(metavar=UPDATES.choices)] = "svi"
     """How the guide is fitted: svi is the paper's gradient steps, kalman needs a Gaussian guide and is much faster."""
     update_config: Annotated[object, tyro.conf.arg(name="update")] = field(default_factory=SVIUpdateConfig)
     temperature: float = 1.0
@@ -53,9 +49,9 @@ class OnlineConfig:
 
     def factory(self) -> BeliefFactory:
         """Makes such a belief out of a model and its guide."""
-        make: Any = UPDATES[self.update]
-        rule = make(self.update_config)
-        return lambda model, guide: BELIEFS[self.belief](model, guide, rule, self.belief_config, self.temperature)
+        rule = UPDATES.find(self.update)(self.update_config)
+        kind = BELIEFS.find(self.belief)
+        return lambda model, guide: kind(model, guide, rule, self.belief_config, self.temperature)
 
 
 @dataclass(frozen=True)
@@ -63,8 +59,8 @@ class RunConfig:
     """Everything that decides the numbers of a run.
 
     The flags' defaults are those of the chosen preset: `quick` shows the method in minutes, `cpu` is for real work on
-    two cores, `realtime` is `cpu` with plans and updates within a robot's clock, `paper` has the paper's and PETS's
-    settings.
+    two cores, `realtime` is `cpu` with plans and updates within the real-time budget, `paper` has the settings of the
+    paper and PETS.
     """
 
     family: tyro.conf.Positional[str] = "pendulum-gravity"
@@ -73,8 +69,8 @@ class RunConfig:
     """Where the other flags' defaults come from."""
     agent: Literal["latent", "generalist", "specialist", "oracle"] = "latent"
     """latent: one model, a latent for each environment; generalist: one model, none; specialist: a model each; oracle:
-    one model that is told the true context in the latent's place, then and later, and infers nothing."""
-    guide: GuideName = "diagonal"
+    one model that is given the true context in the latent's place, then and later, and infers nothing."""
+    guide: Annotated[str, tyro.conf.arg(metavar=GUIDES.choices)] = "diagonal"
     """Family of the posterior over latents."""
     seed: int = 0
     """Names every random stream of the run."""
@@ -95,7 +91,7 @@ class RunConfig:
     offline: OfflineConfig = field(default_factory=OfflineConfig)
     online: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
     controller: MPCConfig = field(default_factory=MPCConfig)
-    planner: PlannerName = "cem"
+    planner: Annotated[str, tyro.conf.arg(metavar=PLANNERS.choices)] = "cem"
     """How actions are searched for: cem is the paper's, icem needs fewer evaluations, mppi weighs all candidates."""
     planner_config: Annotated[object, tyro.conf.arg(name="planner")] = field(default_factory=CEMConfig)
     precision: Precision = "auto"
@@ -109,7 +105,7 @@ class RunConfig:
 
     def make_planner(self) -> Planner:
         """A fresh planner, as configured."""
-        return PLANNERS[self.planner](self.planner_config)
+        return PLANNERS.find(self.planner)(self.planner_config)
 
 
 def to_json(config: RunConfig) -> dict[str, Any]:
@@ -123,6 +119,7 @@ def from_json(data: dict[str, Any]) -> RunConfig:
     Raises:
         UserError: if the data is something else.
     """
+    import_own_parts(data)
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook_func(lambda cls: cls is object, lambda settings, _: settings)
     for cls in (OnlineConfig, RunConfig):  # the outer one last: it compiles the inner one in
@@ -139,11 +136,22 @@ def from_json(data: dict[str, Any]) -> RunConfig:
     return config
 
 
+def import_own_parts(data: Any) -> None:
+    """Import what ``config.json`` names as ``package.module:Class``: an error in there keeps its own traceback."""
+    parts = [data, data.get("online")] if isinstance(data, dict) else []
+    for part in (part for part in parts if isinstance(part, dict)):
+        for name, registry in CHOICES.items():
+            word = part.get(name)
+            if isinstance(word, str) and ":" in word:
+                registry.find(word)
+
+
 def require_sizes(config: RunConfig) -> None:
     """Refuse settings whose arrays no machine could hold, or no stream; raises :class:`UserError` naming the first."""
     derive_seed(config.seed)
     require_reasonable(config)
-    require_reasonable_plans(config.planner_config.candidates, config.controller.particles, config.controller.horizon)  # type: ignore[attr-defined]
+    candidates = getattr(config.planner_config, "candidates", 1)  # a planner of the user's own may have none
+    require_reasonable_plans(candidates, config.controller.particles, config.controller.horizon)
 
 
 def _with_named_planner(data: dict[str, Any]) -> dict[str, Any]:
@@ -154,7 +162,7 @@ def _with_named_planner(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "planner": "cem", "planner_config": controller.pop("cem"), "controller": controller}
 
 
-CHOICES: dict[str, dict[str, Any]] = {"guide": GUIDES, "belief": BELIEFS, "update": UPDATES, "planner": PLANNERS}
+CHOICES: dict[str, Registry[Any]] = {"guide": GUIDES, "belief": BELIEFS, "update": UPDATES, "planner": PLANNERS}
 """Fields that name something which has settings of its own, in the field NAME_config."""
 
 
@@ -164,12 +172,12 @@ def _with_settings(converter: cattrs.Converter, cls: type) -> Any:
 
     def structure(data: dict[str, Any], _: type) -> Any:
         data = dict(data)
-        for name, options in CHOICES.items():
-            if f"{name}_config" in data:
-                if name not in data:
-                    raise UserError(f"there are settings of a {name}, and not which {name}")
-                settings = options[data[name]].Config
-                data[f"{name}_config"] = converter.structure(data[f"{name}_config"], settings)
+        for name, registry in CHOICES.items():
+            if name in data:
+                settings = registry.find(data[name]).Config
+                data[f"{name}_config"] = converter.structure(data.get(f"{name}_config", {}), settings)
+            elif f"{name}_config" in data:
+                raise UserError(f"there are settings of a {name}, and not which {name}")
         return plain(data, cls)
 
     return structure
@@ -178,24 +186,23 @@ def _with_settings(converter: cattrs.Converter, cls: type) -> Any:
 def with_choices(config: Any, arguments: Sequence[str]) -> Any:
     """``config`` with the guide, belief, update and planner that the arguments name, each with its default settings.
 
-    Done before the flags are read, so that the flags of what was chosen exist and --help tells them. A name that does
-    not exist is left for the flags' own error.
+    Done before the flags are read, so that the flags of what was chosen exist and --help shows them.
+
+    Raises:
+        UserError: if one of them does not exist, or does not satisfy its contract.
     """
     values = flag_values(arguments)
-    for name, options in CHOICES.items():
-        if (
-            hasattr(config, name)
-            and values.get(f"--{name}") in options
-            and values[f"--{name}"] != getattr(config, name)
-        ):
-            chosen = values[f"--{name}"]
-            config = replace(config, **{name: chosen, f"{name}_config": options[chosen].Config()})
+    for name, registry in CHOICES.items():
+        chosen = values.get(f"--{name}")
+        if chosen is None or chosen.startswith("-") or chosen == getattr(config, name, chosen):
+            continue
+        config = replace(config, **{name: chosen, f"{name}_config": registry.find(chosen).Config()})
     return config
 
 
 def online_for(guide: str, online: OnlineConfig) -> OnlineConfig:
     """``online``, or what comes nearest to it that the guide can do."""
-    family: Any = GUIDES[guide]
+    family = GUIDES.find(guide)
     if family.reads_transitions:
         return OnlineConfig()
     if online.update == "kalman" and family.match is Guide.match:  # no Gaussian
@@ -231,11 +238,11 @@ def preset_config(family: str, preset: Preset) -> RunConfig:
 
 
 CHANGEPOINT_KALMAN = OnlineConfig("changepoint", ChangepointConfig(), "kalman", KalmanUpdateConfig())
-"""Followed changes about as fast as an agent that is told of them, and cost no return without: docs/tracking.md."""
+"""Followed changes about as fast as the oracle-reset baseline, and cost no return without: docs/tracking.md."""
 
 
 def _quick(large: bool) -> RunConfig:
-    """A few minutes on two cores; on a robot of many joints a look at the machinery, not a good gait."""
+    """A few minutes on two cores; on a body of many joints a look at the machinery, not a good gait."""
     if large:
         return replace(_cpu(large), rounds=3, steps=100)
     return RunConfig(
@@ -266,7 +273,7 @@ def _cpu(large: bool) -> RunConfig:
 
 
 def in_real_time(config: RunConfig) -> RunConfig:
-    """The same with a planner and an update that keep up with a robot's clock of 50 ms: docs/speed.md."""
+    """The same with a planner and an update within the real-time budget of 50 ms: docs/speed.md."""
     return replace(
         config,
         online=OnlineConfig("recursive", RecursiveConfig(), "svi", SVIUpdateConfig(samples=4, compiled=True)),
@@ -277,7 +284,7 @@ def in_real_time(config: RunConfig) -> RunConfig:
 
 
 def _realtime(large: bool) -> RunConfig:
-    """The cpu preset within the robot's own clock."""
+    """The cpu preset within the real-time budget."""
     return in_real_time(_cpu(large))
 
 

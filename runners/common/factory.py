@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -58,11 +57,11 @@ def latent_size(config: RunConfig, family: Family) -> int:
 
 
 def build_guide(config: RunConfig, family: Family, task: Task, environments: int) -> Guide:
-    """A fresh guide over a number of environments; an oracle's has to be told their contexts."""
+    """A fresh guide over a number of environments; an oracle's has to be given their contexts."""
     latent_dim = latent_size(config, family)
     if config.agent == "oracle":
         return KnownGuide(environments, latent_dim, family.encode)
-    make_guide: Any = GUIDES[config.guide]
+    make_guide = GUIDES.find(config.guide)
     extra = {"transition_dim": task.input_dim + task.target_dim} if make_guide.reads_transitions else {}
     return make_guide(environments, latent_dim, config.guide_config, **extra)
 
@@ -113,13 +112,13 @@ def action_space(family: Family, steps: int) -> Space:
     """The bounds of the actions: the simulator's, or those of the log."""
     if isinstance(family, LoggedFamily):
         return family.actions if family.simulator is None else action_space(family.simulator, steps)
-    robots = family.make_vector(family.train[:1], steps)
-    robots.close()
-    return robots.single_action_space
+    environments = family.make_vector(family.train[:1], steps)
+    environments.close()
+    return environments.single_action_space
 
 
 def group_for(group: AgentGroup, family: Family, contexts: Sequence[Context | None]) -> AgentGroup:
-    """The trained models with fresh beliefs about environments of the given contexts, which an oracle is told.
+    """The trained models with fresh beliefs about environments of the given contexts, which an oracle is given.
 
     Specialists share the contexts out: each goes to the one trained on the nearest context, or on the first (the
     healthy body) where contexts have no order.
@@ -166,7 +165,7 @@ def nearest(family: Family, context: Context | None) -> int:
         UserError: if the context is not known.
     """
     if context is None:
-        raise UserError("which specialist shall foretell an environment that is not known? Tell it by --context")
+        raise UserError("which specialist shall predict an environment that is not known? Give it by --context")
     if not family.numeric:
         return family.train.index(context) if context in family.train else 0
     trained = columns(family.train)

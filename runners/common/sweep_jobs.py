@@ -9,6 +9,7 @@ from typing import Any
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.runners import train
 from pyro_dynamics.runners.common.configuration import RunConfig
 from pyro_dynamics.runners.common.factory import set_threads
@@ -70,7 +71,7 @@ def make_job(wanted: dict[str, Any], flags: train.TrainFlags, step_limit: float 
             "--out, --resume, --tensorboard and --threads of train are not for the jobs of a sweep, and --step-limit "
             "stands before the --"
         )
-    guide = "" if config.guide == DEFAULT_GUIDE else f"-{config.guide}"
+    guide = "" if config.guide == DEFAULT_GUIDE else f"-{file_name(config.guide)}"
     return Job(f"{find_family(config.family).name}/{config.agent}{guide}-{config.seed}", config, step_limit)
 
 

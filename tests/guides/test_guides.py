@@ -21,7 +21,6 @@ from torch.distributions import (
     kl_divergence,
 )
 
-from pyro_dynamics.agent import check_guide
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import (
     GUIDES,
@@ -49,6 +48,7 @@ from pyro_dynamics.inference import (
     SVIUpdateConfig,
     linear_gaussian_posterior,
 )
+from pyro_dynamics.inference.guide_check import check_guide
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
 from pyro_dynamics.transitions import Minibatch
 

@@ -94,7 +94,7 @@ def test_what_a_point_does_not_have_is_a_dash(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--guides", "diagnal"], "no guide 'diagnal': choose from diagonal, full-rank"),
+        (["--guides", "diagnal"], "unknown guide 'diagnal': choose one of amortized, auto, diagonal"),
         (["--guides"], "--guides needs one or more"),
         (["--parts"], "--parts needs one or more"),
         (["--steps", "0"], "steps must be positive"),

@@ -3,20 +3,18 @@
 import json
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pyro_dynamics.control import ICEM, PLANNERS, CEMConfig, ICEMConfig
 from pyro_dynamics.guides import GUIDES
-from pyro_dynamics.inference import BELIEFS, UPDATES, SVIUpdateConfig
+from pyro_dynamics.inference import BELIEFS, SVIUpdateConfig
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.registry import Registry
 from pyro_dynamics.runners.common.configuration import (
-    BeliefName,
-    GuideName,
-    PlannerName,
-    UpdateName,
+    CHOICES,
     from_json,
     online_defaults,
     preset_config,
@@ -39,11 +37,25 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err.strip()
 
 
-def test_the_flags_know_the_same_names_as_the_code() -> None:
-    assert set(get_args(GuideName)) == set(GUIDES)
-    assert get_args(BeliefName) == tuple(BELIEFS)
-    assert get_args(UpdateName) == tuple(UPDATES)
-    assert get_args(PlannerName) == tuple(PLANNERS)
+@pytest.mark.parametrize(("flag", "registry"), CHOICES.items())
+def test_the_help_lists_what_is_registered(
+    flag: str, registry: Registry[Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    unwrapped = re.sub(r"[\s│]", "", capsys.readouterr().out)
+    assert f"--{flag}{registry.choices}" in unwrapped
+    assert set(registry) <= set(re.split(r"[{,}]", registry.choices))
+
+
+@pytest.mark.parametrize("flag", CHOICES)
+def test_a_name_that_is_not_there_is_refused_with_the_names_that_are(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = refused(["train", f"--{flag}", "hope"], capsys)
+    assert f"unknown {flag} 'hope': choose one of {', '.join(CHOICES[flag])}, or give your own" in error
+    assert len(error.splitlines()) == 1
 
 
 @pytest.mark.slow

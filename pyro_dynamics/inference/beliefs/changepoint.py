@@ -1,4 +1,4 @@
-"""A belief that can change its mind: Bayesian online change-point detection (Adams and MacKay 2007)."""
+"""A belief that follows changes: Bayesian online change-point detection (Adams and MacKay 2007)."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Categorical, Distribution
 
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.inference.beliefs.contract import Belief, clone_state
+from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief, clone_state
 from pyro_dynamics.inference.divergence import is_sound
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
 from pyro_dynamics.seeding import drawing_from
@@ -42,6 +42,7 @@ class ChangepointConfig:
             )
 
 
+@BELIEFS.register("changepoint")
 class ChangepointBelief(Belief):
     """Carries H hypotheses about when the present run began; each has seen the transitions since then.
 

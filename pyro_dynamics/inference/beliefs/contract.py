@@ -1,6 +1,6 @@
 """What is believed about the environments, and how a new transition changes it."""
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -9,10 +9,13 @@ from torch.distributions import Distribution
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.compiled.fx_graph import warn_once
 from pyro_dynamics.inference.divergence import Diverged, diverging_is_told, is_sound
+from pyro_dynamics.inference.guide_check import check_posterior
 from pyro_dynamics.inference.log_joint import whole_batch
+from pyro_dynamics.registry import Registry
 from pyro_dynamics.transitions import Minibatch
 
 
+@runtime_checkable
 class Update(Protocol):
     """How a guide is fitted to prior times likelihood: gradient steps (Eq. 5), or an extended Kalman update."""
 
@@ -31,7 +34,7 @@ class Belief:
         update_rule: fits the guide after each transition.
         config: the belief's own settings.
         temperature: power of the likelihood in (0, 1]; below 1 it makes up for transitions that are correlated, and
-            for a network that is surer than it should be.
+            for an overconfident network.
     """
 
     Config: ClassVar[type]
@@ -127,8 +130,9 @@ class Belief:
     def absorb(
         self, inputs: Tensor, targets: Tensor, environment: Tensor, seen: Tensor, generator: torch.Generator
     ) -> None:
-        """:meth:`update` once it is known to make sense; ``seen`` ``[K]`` tells the environments that are named."""
+        """:meth:`update` once it is known to make sense; ``seen`` ``[K]`` are the environments that are named."""
         prior = self.prior(self.guide.frozen(), seen)
+        check_posterior(self, prior, self.guide.environments, self.guide.latent_dim, "prior")
         batch = whole_batch(inputs, targets, environment, self.model.likelihood.members, self.temperature)
         self.guide.observe(inputs, targets, environment)
         self.update_rule.fit(self.model, self.guide, prior, batch, generator)
@@ -141,3 +145,16 @@ class Belief:
 def clone_state(module: Any) -> dict[str, Tensor]:
     """A copy of a module's parameters and buffers."""
     return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+BELIEFS: Registry[Belief] = Registry(
+    "belief", Belief, writes=(("prior", "absorb"),), takes=("model", "guide", "update_rule", "config", "temperature")
+)
+"""The beliefs by the name that a user types."""
+UPDATES: Registry[Update] = Registry(
+    "update",
+    Update,  # type: ignore[type-abstract]
+    writes=(("fit",),),
+    takes=("config",),
+)
+"""The updates by the name that a user types."""

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import require_positive
-from pyro_dynamics.inference.beliefs.contract import Belief
+from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief
 from pyro_dynamics.inference.gaussians import gaussian_like, moments
 
 
@@ -25,6 +25,7 @@ class DiffusionConfig:
         require_positive(self, "scale")
 
 
+@BELIEFS.register("diffusion")
 class DiffusionBelief(Belief):
     """The prior of the next update is the last posterior convolved with N(0, scale^2 I).
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.inference.beliefs.contract import Belief
+from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief
 from pyro_dynamics.inference.gaussians import gaussian_like, gaussian_moments, is_gaussian
 
 
@@ -27,6 +27,7 @@ class PowerConfig:
             raise UserError(f"forgetting_factor must lie in (0, 1], not {self.forgetting_factor}")
 
 
+@BELIEFS.register("power")
 class PowerBelief(Belief):
     """The prior of the next update is proportional to q^lambda p_0^(1 - lambda), with p_0 the belief at the start."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_dynamics.inference.beliefs.contract import Belief
+from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,7 @@ class RecursiveConfig:
     """Nothing to set."""
 
 
+@BELIEFS.register("recursive")
 class RecursiveBelief(Belief):
     """Remembers everything for ever (Eq. 3): right while nothing changes, and too hard to follow a change."""
 

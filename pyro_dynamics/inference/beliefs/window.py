@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pyro_dynamics.errors import require_positive
-from pyro_dynamics.inference.beliefs.contract import Belief
+from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief
 from pyro_dynamics.inference.log_joint import whole_batch
 
 
@@ -25,6 +25,7 @@ class WindowConfig:
         require_positive(self, "length")
 
 
+@BELIEFS.register("window")
 class WindowBelief(Belief):
     """Fits the guide to p_0 times the likelihood of each environment's last transitions, all anew at each step."""
 
