@@ -10,9 +10,9 @@ from pyro_dynamics.errors import UserError
 
 
 def load_family(text: str) -> Family:
-    """Import ``package.module``, looked for in the current folder too, and call what it has under that name.
+    """Import ``package.module``, searched for in the current folder too, and call the object of that name.
 
-    An error inside that module is not caught: it belongs to whoever wrote it, and needs its traceback.
+    An error inside that module is not caught, so that its author gets the traceback.
 
     Raises:
         UserError: if there is no such module or name, or if it does not give a :class:`Family`.
