@@ -36,7 +36,7 @@ REMEDIES: dict[str, Settings] = {
     "none": {},
     "KL warm-up": {"kl_warm_up": 1.0},
     "free bits": {"free_nats": 2.0},
-    "means apart": {"init_mean_std": 1.0},
+    "random means": {"init_mean_std": 1.0},
     "all three": {"kl_warm_up": 1.0, "free_nats": 2.0, "init_mean_std": 1.0},
     "narrow start": {"initial_scale": 0.1},
 }

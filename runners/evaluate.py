@@ -54,7 +54,7 @@ class EvaluateFlags:
     """Plan and update within a real-time budget of 50 ms, as in the preset `realtime`, whatever the run was trained
     with; the first update compiles, which takes some ten seconds."""
     video: bool = False
-    """Record the first episode in each context, with the belief beside the robot."""
+    """Record the first episode in each context, with the robot and its belief."""
     step_limit: float | None = None
     """Seconds that one step or reset of an environment may take; then it is dropped like one that raises. No limit by
     default."""
@@ -94,14 +94,14 @@ def main(arguments: Sequence[str]) -> None:
     name = name_of(flags, online_defaults([str(flags.dir), *(["--realtime"] if flags.realtime else [])]))
     out = ensure_parent(flags.out or folder.path / f"evaluation{name}.json")
 
-    robots = make_robots(family, contexts, steps, flags.video)
-    limit_steps(robots, flags.step_limit)
+    envs = make_robots(family, contexts, steps, flags.video)
+    limit_steps(envs, flags.step_limit)
     faults = Faults()
     films: list[Film] = []
     if flags.video:
         where = make_folder(out.parent / (f"videos{name}" if flags.out is None else "videos"))
         once = {file_name(label(context)): k for k, context in reversed(list(enumerate(contexts)))}
-        films = [Film(where / name, robots, k, steps, trained, family) for name, k in reversed(once.items())]
+        films = [Film(where / name, envs, k, steps, trained, family) for name, k in reversed(once.items())]
     episodes: list[list[dict[str, Any]]] = [[] for _ in contexts]
     videos: list[Path] = []
     with tqdm(total=flags.episodes * steps, unit="step", dynamic_ncols=True) as bar:
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str]) -> None:
                 filming = [cameras.enter_context(film) for film in films]
                 faults.begin()
                 group = group_for(trained, family, contexts)
-                for step in adapt(group, robots, flags.seed, episode, belief_draws=draws, on_fault=faults):
+                for step in adapt(group, envs, flags.seed, episode, belief_draws=draws, on_fault=faults):
                     returns += step.reward * step.alive
                     log_likelihoods += torch.where(step.alive, step.log_likelihood, torch.zeros(()))
                     alive_steps += step.alive
@@ -140,7 +140,7 @@ def main(arguments: Sequence[str]) -> None:
                         **faults.of([k]),
                     }
                 )
-    robots.close()
+    envs.close()
 
     print_table(family, sets, episodes)
     rows = zip(named, contexts, episodes, strict=True)

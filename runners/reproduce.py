@@ -201,16 +201,16 @@ def measure(results: Results, flags: ReproduceFlags, measurement: Measurement) -
     names, schedules = schedules_of(protocol, measurement)
     path = results.run(*trained_run(measurement))
     _, config, family, trained = load_run(path, measurement.checkpoint)
-    robots = family.make_vector(schedules, config.steps)
-    limit_steps(robots, flags.step_limit)
+    envs = family.make_vector(schedules, config.steps)
+    limit_steps(envs, flags.step_limit)
     group = group_for(trained, family, [schedule.at(0) for schedule in schedules])
     dynamic = measurement.split == "dynamic"
     episodes = protocol.dynamic_episodes if dynamic else protocol.test_episodes
     ablation = BELIEF_ABLATIONS.get(measurement.agent, BeliefAblation())
     words = f"{measurement.agent} {measurement.seed} round {measurement.checkpoint} {measurement.split}"
     with tqdm(total=episodes * config.steps, desc=words, unit="step", dynamic_ncols=True, leave=False) as bar:
-        result = evaluate(group, robots, schedules, episodes, measurement.seed, ablation, bar.update)
-    robots.close()
+        result = evaluate(group, envs, schedules, episodes, measurement.seed, ablation, bar.update)
+    envs.close()
     scores = [
         {"context": name, "episode": episode, "return": float(result.returns[episode, k])}
         for k, name in enumerate(names)
@@ -232,10 +232,10 @@ def measure_random(results: Results, flags: ReproduceFlags, measurement: Measure
     family = find_family(measurement.family)
     scores = []
     for k, (name, schedule) in enumerate(zip(*schedules_of(protocol, measurement), strict=True)):
-        robots = family.make_vector([schedule] * protocol.random_episodes, protocol.steps)
-        limit_steps(robots, flags.step_limit)
-        returns = random_returns(robots, k)
-        robots.close()
+        envs = family.make_vector([schedule] * protocol.random_episodes, protocol.steps)
+        limit_steps(envs, flags.step_limit)
+        returns = random_returns(envs, k)
+        envs.close()
         scores += [{"context": name, "episode": episode, "return": value} for episode, value in enumerate(returns)]
     results.save(measurement, scores, [])
 

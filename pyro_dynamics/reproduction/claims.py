@@ -164,7 +164,7 @@ def new_environment_claims(scores: Scores) -> list[Claim]:
 
 
 def extremes(scores: Scores) -> list[str]:
-    """The outermost test contexts beyond the trained ones, in words; none where contexts are not single numbers."""
+    """The outermost test contexts beyond the trained ones, as text; none where contexts are not single numbers."""
     trained, tested = (scores.contexts(split) for split in ("train", "test"))
     if not trained or not tested or not _single([*trained.values(), *tested.values()]):
         return []

@@ -108,20 +108,20 @@ def random_play(
 
     As many as needed to visit ``states`` states with ``horizon`` steps after them, up to a maximum.
     """
-    robots = family.make_vector(family.train, steps)
-    limit_steps(robots, step_limit)
-    space: Any = robots.single_action_space
+    envs = family.make_vector(family.train, steps)
+    limit_steps(envs, step_limit)
+    space: Any = envs.single_action_space
     draws = derive_generator(seed, "influence", "actions")
-    policy = uniform_policy(space.low, space.high, robots.num_envs, draws)
+    policy = uniform_policy(space.low, space.high, envs.num_envs, draws)
     parts: list[Transitions] = []
     seeds: list[int] = []
     for m in range(MOST_ROUNDS):
-        resets = [derive_seed(seed, "influence", m, "reset", k) for k in range(robots.num_envs)]
-        parts.append(record(list(rollout(robots, policy, resets)), torch.arange(robots.num_envs)))
+        resets = [derive_seed(seed, "influence", m, "reset", k) for k in range(envs.num_envs)]
+        parts.append(record(list(rollout(envs, policy, resets)), torch.arange(envs.num_envs)))
         seeds += resets
         if sum(len(_rows_with_future(part, horizon)) for part in parts) >= states:
             break
-    robots.close()
+    envs.close()
     return Transitions.concatenate(parts), seeds
 
 
@@ -144,7 +144,7 @@ def _measured(
     if len(rows) < FEWEST:
         raise UserError(
             f"{len(rows)} states of {family.name} were visited {max(horizons)} steps before the end of an episode, and "
-            f"{FEWEST} is the least: ask for shorter horizons"
+            f"{FEWEST} is the least: choose shorter horizons"
         )
     chosen = torch.randperm(len(rows), generator=derive_generator(seed, "influence", "states"))[:states]
     wanted = rows[chosen].sort().values.tolist()

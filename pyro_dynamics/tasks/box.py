@@ -167,7 +167,7 @@ def refuse_other_shapes(state: Mapping[str, Any], task: BoxTask) -> None:
 
 
 def _takes_context(function: Any, what: str) -> bool:
-    """Whether a function takes the context beside state, action and next state.
+    """Whether a function takes the context in addition to state, action and next state.
 
     Raises:
         UserError: if it is no function, or takes fewer or more.

@@ -118,7 +118,7 @@ def test_mistakes_get_one_line(undisturbed: Path, tmp_path: Path, capsys: pytest
     assert main(["reproduce", "--preset", "cpu", "--report-only", "--out", str(undisturbed)]) == 2
     assert "holds a reproduction with other settings (preset, family, rounds" in capsys.readouterr().err
     assert main([*QUICK, "--figures", "nothing", "--out", str(tmp_path)]) == 2
-    assert "there is no figure 'nothing': choose of learning, tests" in capsys.readouterr().err
+    assert "there is no figure 'nothing': choose from learning, tests" in capsys.readouterr().err
     (tmp_path / "mine.txt").write_text("mine")
     assert main([*QUICK, "--out", str(tmp_path)]) == 2
     assert "holds something else already" in capsys.readouterr().err

@@ -204,7 +204,7 @@ def test_a_killed_worker_and_a_failed_job_cost_nothing_but_time(
     }
     assert "exists already" in (out / "failed" / f"{SPECIALIST}.txt").read_text()
     lines = capsys.readouterr().out.splitlines()
-    again = f"{LATENT}: its worker died; tried again on {second['host']}, after round {second['after_round']}"
+    again = f"{LATENT}: its worker died; restarted on {second['host']}, after round {second['after_round']}"
     assert lines.count(again) == 1
     assert sum(line.startswith(f"{SPECIALIST}: failed: ") for line in lines) == 1
 
