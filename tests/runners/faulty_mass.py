@@ -83,7 +83,7 @@ FAULTS = {
     "reset-nan": "observation[0] is nan",
     "old-reset": "reset() must return (observation, info), as in Gymnasium's API",
 }
-"""What is told of each."""
+"""The error of each."""
 
 
 def family(fault: str, everywhere: bool = False, **more: Any) -> Family:
