@@ -26,11 +26,11 @@ DRAWS = 2000
 
 READING = """\
 Width is the guide's standard deviation over that of the weighted draws, for each latent dimension. Where the draws of
-both guides can be relied upon (k-hat below 0.7), `compare` finds no difference, and should not: leave-one-out is
-corrected for the guide, and both guides stand for the posterior of one and the same model. What differs is how well
-they do it: a diagonal guide cannot follow a correlation of the two latents, and is then narrower than the posterior in
-one direction while it is wider in the other. A guide that `compare` sets apart from another on the same model is one
-whose k-hat says that it cannot be believed."""
+both guides are reliable (k-hat below 0.7), `compare` finds no difference, and should not: leave-one-out is corrected
+for the guide, and both guides approximate the posterior of the same model. What differs is the approximation: a
+diagonal guide cannot represent a correlation of the two latents, and is then narrower than the posterior in one
+direction while it is wider in the other. If `compare` finds a difference between guides on the same model, the k-hat of
+one of them is too large."""
 
 
 def main(run: Path) -> None:
@@ -47,13 +47,13 @@ def main(run: Path) -> None:
         qualities[name] = posterior_quality(trees[name])
 
     print(f"# Two guides on one network: {config.family}\n\n    python docs/compare_guides.py RUN\n")
-    print(f"Each guide was fitted for {HOW.min_steps} steps to {len(data)} transitions; {DRAWS} draws weigh it.\n")
+    print(f"Each guide was fitted for {HOW.min_steps} steps to {len(data)} transitions; {DRAWS} draws are weighted.\n")
     head = [family.axis, "guide", "k-hat", "effective draws", "width", "elpd, nats", "se", "less the best", "its se"]
     print(f"| {' | '.join(head)} |\n|---|---|{'--:|' * (len(head) - 2)}")
     for k, label in enumerate(trees["diagonal"]["posterior"].coords["environment"].to_numpy()):
         loos = {}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about k-hat, which stands in the table
+            warnings.simplefilter("ignore")  # about k-hat, which is in the table
             for name, tree in trees.items():
                 one = of_environment(tree, label)
                 stats = one["sample_stats"]

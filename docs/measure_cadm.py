@@ -1,8 +1,8 @@
-"""Train and score CaDM's benchmark families over seeds, and tell the returns beside CaDM's. Prints Markdown.
+"""Train and evaluate on CaDM's benchmark families over seeds, and print the returns with CaDM's as Markdown.
 
     python docs/measure_cadm.py FOLDER > docs/cadm.md
 
-FOLDER keeps the runs: what is there already is not done again, and a run that was stopped goes on.
+FOLDER has the runs: existing ones are kept, and a run that was stopped is resumed.
 """
 
 import json
@@ -63,7 +63,7 @@ def interval(values: list[float]) -> str:
 
 
 def main(folder: Path) -> None:
-    """Run what is missing, then tell."""
+    """Run what is missing, then print the table."""
     lines = [
         "| family | agent | seeds | train | moderate | extreme | CaDM's PE-TS, moderate |",
         "|---|---|--:|--:|--:|--:|---|",

@@ -28,7 +28,7 @@ CONTEXTS = torch.linspace(-1, 1, ENVIRONMENTS)
 
 Settings = dict[str, Any]
 CASES: dict[str, Settings] = {
-    # Collapse has two faces, and which one shows is decided by how fast the guide learns.
+    # There are two kinds of collapse, depending on how fast the guide learns.
     "quick guide": {"learning_rate": 1e-3, "guide_learning_rate": 0.1},
     "slow guide": {"learning_rate": 5e-3, "guide_learning_rate": 3e-3},
 }
@@ -36,7 +36,7 @@ REMEDIES: dict[str, Settings] = {
     "none": {},
     "KL warm-up": {"kl_warm_up": 1.0},
     "free bits": {"free_nats": 2.0},
-    "means apart": {"init_mean_std": 1.0},
+    "random means": {"init_mean_std": 1.0},
     "all three": {"kl_warm_up": 1.0, "free_nats": 2.0, "init_mean_std": 1.0},
     "narrow start": {"initial_scale": 0.1},
 }
@@ -47,11 +47,11 @@ class Result:
     """One training.
 
     Attributes:
-        gate: log-likelihood of held-out rows with the right latents minus that with the others', nats a row.
+        gate: log-likelihood of held-out rows with the right latents minus that with the others', nats per row.
         activity: variance of the means over environments / mean posterior variance, the larger dimension first.
         rank_correlation: of the best direction of the means with c.
-        log_likelihood: of held-out rows with the right latents, nats a row.
-        elbo: the last epoch's, nats a row.
+        log_likelihood: of held-out rows with the right latents, nats per row.
+        elbo: the last epoch's, nats per row.
     """
 
     gate: float
@@ -63,7 +63,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What :func:`collapse_gap` asks of an agent."""
+    """The interface of an agent that :func:`collapse_gap` uses."""
 
     likelihood: Ensemble
     belief: Distribution
@@ -93,8 +93,8 @@ def draw(seed: int, rows: int) -> Transitions:
 
 
 def measure(case: str, remedy: str, seed: int, steps: int = STEPS) -> Result:
-    """Train once, and judge on rows that were held out."""
-    # The guide starts at the prior, scale 1: with the project's own start, 0.1, the latent is heard sooner.
+    """Train once, and evaluate on held-out rows."""
+    # The guide starts at the prior, scale 1: with the default, 0.1, the latent becomes active sooner.
     settings = {"initial_scale": 1.0, **CASES[case], **REMEDIES[remedy]}
     guide = DiagonalGuide(ENVIRONMENTS, LATENT, DiagonalConfig(settings.pop("initial_scale")))
     config = OfflineConfig(epochs=1, min_steps=steps, lr_decay=True, **settings)

@@ -1,10 +1,10 @@
-"""Does a model know a context only where that context's own episodes went? Prints a Markdown table.
+"""Does a model predict a context well only in states of that context's own episodes? Prints a Markdown table.
 
     python docs/measure_crossed_states.py RUN [RUN ...]
 
-For each run: states that its last round visited, foretold once under the physics of their own training context and once
-under those of the other contexts, where the simulator, put into the same state, tells what happens. A model with a
-latent gets the trained latent of the physics that hold, an oracle their context, a generalist nothing.
+For each run: predictions from states that its last round visited, under the physics of their own training context and
+under those of the other contexts, with targets from the simulator set to the same state. A model with a latent gets the
+trained latent of the current physics, an oracle their context, a generalist nothing.
 """
 
 import math
@@ -42,7 +42,7 @@ def crossed_log_likelihood(path: Path) -> tuple[Tensor, Tensor]:
 def main() -> None:
     """Print the table."""
     set_threads(1)
-    print("| run | own context (nats a step) | other contexts | lost |\n|---|--:|--:|--:|")
+    print("| run | own context (nats per step) | other contexts | lost |\n|---|--:|--:|--:|")
     for path in map(Path, sys.argv[1:]):
         found, own = crossed_log_likelihood(path)
         count = found.shape[1]

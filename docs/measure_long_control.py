@@ -1,9 +1,9 @@
-"""Many steps of control and update in a row: does the time or the memory of one grow? Prints a Markdown table.
+"""Many steps of control and update in a row: do time or memory per step grow? Prints a Markdown table.
 
     python docs/measure_long_control.py [STEPS]
 
-200,000 steps by default, of one pendulum whose gravity swings, with a network of one layer of 16: each plans, updates a
-belief, and brings its step to the disk, as ``pyro-dynamics adapt`` does.
+200,000 steps by default, of one pendulum with sinusoidal gravity and a network of one layer of 16: each plans, updates
+a belief, and writes its step to the disk, as in ``pyro-dynamics adapt``.
 """
 
 import sys
@@ -33,18 +33,16 @@ DRAWS = 400
 
 
 def measure(home: Path, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Processor milliseconds of each step, all included, and the memory after it in MiB."""
+    """CPU milliseconds of each step in total, and the memory after it in MiB."""
     assert command([*TRAIN, "--out", str(home / "run")]) == 0
     online = OnlineConfig(update="kalman", update_config=KalmanUpdateConfig(iterations=1))
     _, _, family, trained = load_run(home / "run", online=online)
     schedule = family.parse_schedule("sine:2:10:500", steps)
-    robots, group = family.make_vector([schedule], steps), group_for(trained, family, [schedule.at(0)])
+    envs, group = family.make_vector([schedule], steps), group_for(trained, family, [schedule.at(0)])
     stream_state, journal = StreamState(group, 0), StreamCheckpoint(home / "unfinished", {})
     milliseconds, mebibytes = np.empty(steps), np.empty(steps)
     start = time.process_time()
-    for step in tqdm(
-        adapt(group, robots, 0, belief_draws=DRAWS, stream_state=stream_state), total=steps, mininterval=5
-    ):
+    for step in tqdm(adapt(group, envs, 0, belief_draws=DRAWS, stream_state=stream_state), total=steps, mininterval=5):
         journal.add(as_row(step), step, stream_state)
         now = time.process_time()
         milliseconds[step.index], mebibytes[step.index] = 1e3 * (now - start), resident_mib()
@@ -58,13 +56,13 @@ def main() -> None:
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
     with tempfile.TemporaryDirectory() as folder:
         milliseconds, mebibytes = measure(Path(folder), steps)
-    print("| steps | ms a step (median) | ms (99 % below) | MiB at the end |\n|---|---|---|---|")
+    print("| steps | ms per step (median) | ms (99 % below) | MiB at the end |\n|---|---|---|---|")
     for part in np.array_split(np.arange(steps), 10):
         times, last = milliseconds[part], part[-1] + 1
         print(f"| {last} | {np.median(times):.2f} | {np.quantile(times, 0.99):.2f} | {mebibytes[part[-1]]:.1f} |")
     late = np.arange(steps // 10, steps)
     slope = np.polyfit(late / 1000, mebibytes[late], 1)[0]
-    print(f"\nmemory after the first tenth: {1024 * slope:+.2f} KiB for 1000 steps")
+    print(f"\nmemory after the first tenth: {1024 * slope:+.2f} KiB per 1000 steps")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Many online updates in a row: does the time or the memory of one grow? Prints a Markdown table.
+"""Many online updates in a row: do time or memory per update grow? Prints a Markdown table.
 
     python docs/measure_long_run.py [UPDATES]
 
@@ -18,12 +18,12 @@ from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 
 
 def resident_mib() -> float:
-    """StreamState of this process (Linux)."""
+    """Memory of this process (Linux)."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 
 
 def measure(belief: str, update: str, updates: int) -> tuple[list[float], list[float]]:
-    """Processor milliseconds of each update, and memory after it in MiB, for one robot whose latent changes."""
+    """CPU milliseconds of each update, and memory after it in MiB, for one environment whose latent changes."""
     torch.manual_seed(0)
     ensemble = Ensemble(4, 2, 3, EnsembleConfig(hidden=(32, 32), weight_decay=(0.0, 0.0, 0.0)))
     model, guide = HierarchicalModel(ensemble, 1, 2), DiagonalGuide(1, 2).for_environments(1)

@@ -1,10 +1,10 @@
-"""Compare planners by the return that they get with one trained model. Prints Markdown.
+"""Compare planners by their return with one trained model. Prints Markdown.
 
     python docs/measure_planners.py RUN
     python docs/measure_planners.py RUN --realtime --seed 300
 
-RUN is a run of a latent agent. Model and beliefs stay as they are; every planner acts for an episode in each of the
-trained environments, from the same initial states for every planner, with the run's horizon and particles.
+RUN is a run of a latent agent. Model and beliefs are fixed; every planner acts for an episode in each of the trained
+environments, from the same initial states, with the run's horizon and particles.
 """
 
 import math
@@ -39,7 +39,7 @@ SEEDS = 5
 
 @dataclass(frozen=True)
 class Row:
-    """A planner with its settings, how many action sequences it evaluates in a step, and under which noise."""
+    """A planner with its settings, the action sequences that it evaluates per step, and the kind of noise."""
 
     kind: type[Planner]
     config: Any
@@ -52,7 +52,7 @@ def rows() -> list[Row]:
     cem = [CEMConfig(100, 10, 3), CEMConfig(25, 3, 3), CEMConfig(10, 2, 3)]
     mppi = [MPPIConfig(100, 3), MPPIConfig(25, 3), MPPIConfig(10, 3)]
     icem = [ICEMConfig(28, 6), ICEMConfig(11, 3)]
-    icem += [replace(config, beta=2.0) for config in icem]  # an action is kept up for longer
+    icem += [replace(config, beta=2.0) for config in icem]  # smoother action sequences
     icem.append(replace(icem[1], execute="best"))
     plain = [(CEM, config) for config in cem] + [(MPPI, config) for config in mppi]
     evaluated = [Row(kind, config, config.evaluations) for kind, config in plain]
@@ -64,7 +64,7 @@ def rows() -> list[Row]:
 
 
 def realtime_rows() -> list[Row]:
-    """The planner of the preset realtime, what it is made of, and CEM with ten times its evaluations."""
+    """The planner of the preset realtime, its variants, and CEM with ten times its evaluations."""
     realtime = preset_config("halfcheetah-tilt", "realtime").planner_config
     ours = [
         ICEMConfig(28, 6, beta=0.0),
@@ -88,7 +88,7 @@ def main(
     seed: int = 100,
     precision: Precision | None = None,
 ) -> None:
-    """Act, time, tell.
+    """Act with every planner, and print returns and times.
 
     Args:
         run: the folder of a run.
@@ -105,19 +105,19 @@ def main(
     print(
         f"Mean return of {config.steps} steps over {contexts} trained environments, with its standard error over "
         f"{SEEDS} seeds; horizon {config.controller.horizon}, {config.controller.particles} particles. "
-        "Evaluations are action sequences in a step. The time is processor time, on one thread, for one plan of "
-        f"{contexts * SEEDS} robots, {describe_planning(config.precision)}.\n"
+        "Evaluations are action sequences per step. The time is CPU time, on one thread, for one plan of "
+        f"{contexts * SEEDS} environments, {describe_planning(config.precision)}.\n"
     )
     print("| planner | settings | noise | evaluations | return | by environment | ms |\n|---|---|---|--:|--:|---|--:|")
-    robots = family.make_vector(family.train * SEEDS, config.steps)
+    envs = family.make_vector(family.train * SEEDS, config.steps)
     environment = torch.arange(contexts).repeat(SEEDS)
     seeds = [derive_seed(one, "planners", k) for one in named for k in range(contexts)]
     for row in realtime_rows() if realtime else rows():
         chosen = {"planner": row.kind.__name__.lower(), "planner_config": row.config}
         controller = replace(config.controller, common_noise=row.common_noise)
-        group = build_group(replace(config, controller=controller, **chosen), family, robots.single_action_space)
+        group = build_group(replace(config, controller=controller, **chosen), family, envs.single_action_space)
         group.load_state_dict(trained.state_dict())
-        returns, seconds = act(group, robots, environment, seeds, config.steps, derive_generator(seed, "planners"))
+        returns, seconds = act(group, envs, environment, seeds, config.steps, derive_generator(seed, "planners"))
         of_seeds = returns.view(SEEDS, contexts)
         mean, error = of_seeds.mean(), of_seeds.mean(1).std() / math.sqrt(SEEDS)
         each = " ".join(f"{value:.0f}" for value in of_seeds.mean(0))
@@ -128,25 +128,25 @@ def main(
             f"| {each} | {cost:.0f} |",
             flush=True,
         )
-    robots.close()
+    envs.close()
 
 
 def act(
-    group: AgentGroup, robots: Any, environment: torch.Tensor, seeds: list[int], steps: int, draws: torch.Generator
+    group: AgentGroup, envs: Any, environment: torch.Tensor, seeds: list[int], steps: int, draws: torch.Generator
 ) -> tuple[torch.Tensor, float]:
-    """The return of each robot ``[B]``, and the processor time in seconds spent on planning."""
+    """The return of each environment ``[B]``, and the CPU time in seconds spent on planning."""
     seconds = 0.0
 
     def policy(state: torch.Tensor) -> torch.Tensor:
         nonlocal seconds
-        resume_point = time.process_time()
+        start = time.process_time()
         action = group.act(state, environment, draws)
-        seconds += time.process_time() - resume_point
+        seconds += time.process_time() - start
         return action
 
     group.reset()
     returns = torch.zeros(len(seeds))
-    for step in tqdm(rollout(robots, policy, seeds), total=steps, unit="step"):
+    for step in tqdm(rollout(envs, policy, seeds), total=steps, unit="step"):
         returns += step.reward * step.alive
     return returns, seconds
 

@@ -1,4 +1,4 @@
-"""Functions of tensors that a GPU runs as one CUDA graph: launched at once, in memory that stays."""
+"""Functions of tensors that a GPU runs as one CUDA graph: one launch, static memory."""
 
 import warnings
 from collections.abc import Callable
@@ -11,19 +11,19 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 from pyro_dynamics.errors import first_line
 
 WARM_UPS = 3
-"""Calls before a function is captured: the first ones compile kernels and make handles, which no graph can hold."""
+"""Calls before a function is captured: the first ones compile kernels and make handles, which cannot be captured."""
 
 
 class Captured:
-    """A function of tensors on a device; on a GPU it is captured once, and then only launched.
+    """A function of tensors on a device; on a GPU it is captured once, and then replayed.
 
-    What the function decides in Python is decided once, and it must not look at a value on the device. Tensors that it
-    takes from elsewhere must stay where they are. Where it cannot be captured, a warning tells why, and every call runs
-    its operations one by one.
+    Python control flow of the function runs once, and must not depend on values on the device. Tensors that it closes
+    over must keep their memory. If it cannot be captured, a warning gives the reason, and every call runs its
+    operations one by one.
 
     Args:
         function: of trees of tensors, giving a tree of tensors.
-        device: where it runs; on a processor it is called as it is.
+        device: where it runs; on a CPU it is called as it is.
         generator: on that device, from which the function draws, if it does.
         *arguments: trees of tensors with the shapes of all later ones.
     """
@@ -39,13 +39,13 @@ class Captured:
                 self._warm_up()
                 self._capture(generator)
             except RuntimeError as fault:
-                told = f"what runs on the GPU is no CUDA graph and takes longer: {first_line(fault)}"
-                warnings.warn(told, stacklevel=3)
+                slower = f"what runs on the GPU is no CUDA graph and takes longer: {first_line(fault)}"
+                warnings.warn(slower, stacklevel=3)
 
     def _warm_up(self) -> None:
-        """Calls on a stream of their own; in the last one whatever waits for the GPU raises.
+        """Calls on a separate stream; in the last one every synchronisation raises.
 
-        That is found out here because after a capture that failed torch may take no other one in this process.
+        This is tested here because after a failed capture torch may allow no other one in this process.
         """
         stream, mode = torch.cuda.Stream(self.device), torch.cuda.get_sync_debug_mode()
         stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -60,17 +60,17 @@ class Captured:
 
     def _capture(self, generator: torch.Generator | None) -> None:
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self.device)
-        with torch.inference_mode(False):  # tensors of a generator that are made in it could not be used outside
+        with torch.inference_mode(False):  # a generator's tensors made in it could not be used outside
             for one in (torch.cuda.default_generators[stream.device_index], generator):
                 if one is not None:
                     graph.register_generator_state(one)
         try:
-            # Another thread's calls do not break this capture.
+            # Calls of other threads do not invalidate this capture.
             with torch.cuda.device(self.device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._outputs = self._function(*self._inputs)
         except BaseException:
             torch.cuda.set_stream(stream)  # torch leaves its own
-            if generator is not None:  # torch before 2.13 leaves it in the state of a capture
+            if generator is not None:  # torch before 2.13 leaves it in capture state
                 generator.graphsafe_set_state(torch.Generator(self.device).graphsafe_get_state())
             raise
         self._graph = graph
@@ -81,7 +81,7 @@ class Captured:
         return self._graph is not None
 
     def __call__(self, *arguments: Any) -> Any:
-        """What the function gives, on the processor; the arguments may be there or on the device."""
+        """The function's value, on the CPU; the arguments may be there or on the device."""
         if self._graph is None:
             there = tree_map(lambda x: x.to(self.device), arguments)
             return tree_map(Tensor.cpu, self._function(*there))

@@ -14,7 +14,7 @@ from pyro_dynamics.errors import UserError
 
 @dataclass(frozen=True)
 class Transitions:
-    """N transitions (s, a, s') and where they come from, in the order in which they happened.
+    """N transitions (s, a, s') and their environments, in temporal order.
 
     Attributes:
         state: ``[N, S]``.
@@ -78,7 +78,7 @@ class Transitions:
             where: what these transitions are, for the message.
 
         Raises:
-            UserError: telling what does not fit.
+            UserError: naming what does not fit.
         """
         self.require_within(environments, state_dim, action_dim, where)
         found = self.environment.unique().tolist()
@@ -121,11 +121,11 @@ class Transitions:
     def episodes(self) -> list[Tensor]:
         """Rows of each episode, in the order in which the episodes began.
 
-        An episode goes on in the next row of its environment whose state is the last next state, one step later:
-        robots in lockstep take turns in the rows.
+        An episode continues in the next row of its environment whose state is the last next state, one step later:
+        the rows of several instances of an environment alternate.
         """
         found: list[list[int]] = []
-        # Where an episode goes on: environment, step and state of its next row. Adding 0 turns -0 into 0.
+        # Where an episode continues: environment, step and state of its next row. Adding 0 turns -0 into 0.
         running: dict[tuple[int, int, bytes], list[list[int]]] = {}
         states, next_states = (values.numpy() + np.float32(0) for values in (self.state, self.next_state))
         for row, (environment, step) in enumerate(zip(self.environment.tolist(), self.step.tolist(), strict=True)):
@@ -161,11 +161,11 @@ class Transitions:
 
 @dataclass(frozen=True)
 class Minibatch:
-    """Rows for a Pyro model; every ensemble member sees rows of its own.
+    """Rows for a Pyro model; every ensemble member has its own rows.
 
     Attributes:
         inputs: features and action, ``[M, B, F + A]``.
-        targets: what the network shall predict, ``[M, B, T]``.
+        targets: the network's targets, ``[M, B, T]``.
         environment: index of each row's environment, ``[M, B]``.
         total: the number N of rows that the minibatch stands for (times a temperature, if any); the likelihood is
             scaled by N / B.

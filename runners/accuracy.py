@@ -1,4 +1,4 @@
-"""pyro-dynamics accuracy: measure how near each guide comes to the posterior, and what an update costs."""
+"""pyro-dynamics accuracy: measure how close each guide comes to the posterior, and the time of an update."""
 
 import math
 import time
@@ -48,9 +48,9 @@ ENVIRONMENTS, PRACTICE, ROWS = 4, 64, 10
 INPUTS, LATENTS, TARGETS, NOISE = 2, 2, 2, 0.5
 """Sizes of both models, and standard deviation of the linear model's noise."""
 LATENT_GAIN, OUTPUT_GAIN, NEURAL_NOISE = 4.0, 4.0, 0.8
-"""How far the small network's first and last weights are scaled up, so that it bends within the prior; its noise."""
+"""Scales of the small network's first and last weights, which make it nonlinear within the prior; its noise."""
 R_HAT = 1.02
-"""Above this the chains have not met, and NUTS is no reference."""
+"""Above this the chains have not mixed, and NUTS is no reference."""
 
 Row = dict[str, Any]
 
@@ -60,7 +60,7 @@ class AccuracyFlags:
     """Measure every guide family and both updates against known posteriors, and time their updates.
 
     Three tables: a linear-Gaussian model, whose posterior is known in closed form; a small neural model, whose
-    posterior is sampled by NUTS and summed on a grid; and the processor time of an update at the size of HalfCheetah.
+    posterior is sampled by NUTS and summed on a grid; and the CPU time of an update at the size of HalfCheetah.
     Nothing is read: models and data are drawn from the seed. Prints the tables and stores them in OUT/table.md and
     OUT/accuracy.json.
     """
@@ -74,13 +74,13 @@ class AccuracyFlags:
     seed: int = 0
     """Names the random streams: models, data, draws."""
     steps: int = 2000
-    """Gradient steps of a fit at rate 1e-2; half as many at 1e-3 settle it."""
+    """Gradient steps of a fit at rate 1e-2; half as many follow at 1e-3."""
     samples: int = 16
     """Draws of e for each gradient."""
     practice: int = 1500
     """Steps of offline training for guides whose environments share networks (flow, amortized)."""
     warm_up: int = 500
-    """Steps in which NUTS tunes itself, in each of two chains."""
+    """Warm-up steps of NUTS, in each of two chains."""
     draws: int = 1500
     """Draws of NUTS, in each of two chains."""
     repeats: int = 5
@@ -90,7 +90,7 @@ class AccuracyFlags:
 
     def __post_init__(self) -> None:
         require_positive(self, "steps", "samples", "practice", "repeats")
-        # Adaptation of NUTS and the split of chains in R-hat need some draws to work on.
+        # The adaptation of NUTS and the split chains of R-hat need a minimum of draws.
         for name in ("warm_up", "draws"):
             if getattr(self, name) < 20:
                 raise UserError(f"--{name.replace('_', '-')} must be at least 20, not {getattr(self, name)}")
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def methods_of(guides: Sequence[str]) -> list[tuple[str, str]]:
-    """Guide and update of each row; the extended Kalman update is for families that can take over a Gaussian.
+    """Guide and update of each row; the extended Kalman update is for families that can be set to a Gaussian.
 
     Raises:
         UserError: if there is no such family.
@@ -188,10 +188,10 @@ def neural(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) 
     for name, update in methods:
         bar.set_description(f"neural {name} {update}")
         guide, seconds = fit(name, update, problem, flags)
-        trusted = None
+        found = None
         if guide.has_density:
-            trusted = trust(guide.frozen(), density, grid.log_evidence, derive_generator(flags.seed, "trust"))
-        rows.append(row(name, update, closeness(*found_moments(guide, flags), *exact), trusted, seconds))
+            found = trust(guide.frozen(), density, grid.log_evidence, derive_generator(flags.seed, "trust"))
+        rows.append(row(name, update, closeness(*found_moments(guide, flags), *exact), found, seconds))
         bar.update()
     chains = {"r_hat": nuts.r_hat, "effective": nuts.effective, "skewness": grid.skewness}
     words = [
@@ -200,7 +200,7 @@ def neural(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) 
         f"{grid.skewness[0]:.2f} and {grid.skewness[1]:.2f}."
     ]
     if not nuts.r_hat <= R_HAT:
-        words.append(f"R-hat is above {R_HAT}: the chains have not met, so do not believe the comparison below.")
+        words.append(f"R-hat is above {R_HAT}: the chains have not mixed, so the comparison below is not reliable.")
     text = "\n".join(words)
     return f"{text}\n\n{markdown(rows, NEURAL_COLUMNS)}", {"chains": chains, "rows": rows}
 
@@ -225,7 +225,7 @@ def times(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) -
         bar.update()
     title = (
         f"Streaming update of one environment by one transition, HalfCheetah's sizes (5 networks, 3 layers of 128), "
-        f"{flags.threads} thread(s): median processor time of {flags.repeats}"
+        f"{flags.threads} thread(s): median CPU time of {flags.repeats}"
     )
     return f"{title}\n\n{markdown(rows, TIME_COLUMNS)}", rows
 
@@ -234,14 +234,14 @@ def linear_problem(seed: int) -> Problem:
     """A linear model whose posteriors have a correlation near -0.8."""
     generator = derive_generator(seed, "linear")
     likelihood = LinearGaussian(INPUTS, LATENTS, TARGETS, NOISE, 1, generator)
-    # Each transition sees nearly the sum of both latents: it is known, and their difference much less so.
+    # Each transition depends nearly on the sum of both latents: it is well determined, their difference much less.
     likelihood.base.copy_(torch.tensor([[1.0, 0.5], [0.5, 1.0]]))
     likelihood.slope *= 0.1
     return with_data(likelihood, ENVIRONMENTS, generator)
 
 
 def neural_problem(seed: int) -> Problem:
-    """A fixed network of two nearly equal members that bends in the latent, and the data of one environment."""
+    """A fixed network of two nearly equal members, nonlinear in the latent, and the data of one environment."""
     generator = derive_generator(seed, "neural")
     with drawing_from(generator):
         config = EnsembleConfig(members=2, hidden=(16,), weight_decay=(0.0, 0.0))
@@ -250,7 +250,7 @@ def neural_problem(seed: int) -> Problem:
         ensemble.weights[1] *= OUTPUT_GAIN
         for weight in ensemble.weights:  # members that had nothing in common could not explain the same data
             weight[1] = weight[0] + 0.1 * weight[0].std() * torch.randn_like(weight[0])
-    # With both bounds at one place the scale lies between this and sqrt(2) times it, and cannot be traded for bias.
+    # With equal bounds the scale lies between this and sqrt(2) times it, and cannot be traded for bias.
     ensemble.max_log_variance.fill_(2 * math.log(NEURAL_NOISE))
     ensemble.min_log_variance.fill_(2 * math.log(NEURAL_NOISE))
     return with_data(ensemble, 1, generator)
@@ -274,10 +274,10 @@ def with_data(likelihood: Any, environments: int, generator: torch.Generator) ->
 
 
 def fit(name: str, update: str, problem: Problem, flags: AccuracyFlags) -> tuple[Guide, float]:
-    """A guide that was brought from N(0, I) to all of the problem's data at once, and the processor seconds it took.
+    """A guide fitted from N(0, I) to all of the problem's data in one batch, and the CPU seconds it took.
 
-    Networks that environments share stand still online: they are trained on the practice environments before, and
-    this is not counted.
+    Networks that environments share are fixed online: they are trained on the practice environments before, which is
+    not included.
     """
     generator = derive_generator(flags.seed, "fit", name, update)
     guide = fresh_guide(name, PRACTICE, INPUTS + TARGETS, generator)
@@ -310,7 +310,7 @@ def practise(guide: Guide, problem: Problem, flags: AccuracyFlags, generator: to
 
 
 def rules(update: str, flags: AccuracyFlags) -> list[Any]:
-    """The fits that follow one another."""
+    """The consecutive fits."""
     if update == "encoder":
         return []
     if update == "kalman":
@@ -326,9 +326,9 @@ def found_moments(guide: Guide, flags: AccuracyFlags) -> tuple[Tensor, Tensor | 
     return posterior_moments(guide.frozen(), derive_generator(flags.seed, "moments"))
 
 
-def row(name: str, update: str, close: Any, importance: Trust | None = None, seconds: float | None = None) -> Row:
+def row(name: str, update: str, close: Any, quality: Trust | None = None, seconds: float | None = None) -> Row:
     """A line of a table, as plain data."""
-    trusted = {} if importance is None else asdict(importance)
+    trusted = {} if quality is None else asdict(quality)
     return {"guide": name, "update": update, **asdict(close), **trusted, "seconds": seconds}
 
 
@@ -348,7 +348,7 @@ NEURAL_COLUMNS = {
     "divergence": ("KL(q to p), nats", ".3f"),
     "seconds": ("fit, s", ".2f"),
 }
-TIME_COLUMNS = {"milliseconds": ("processor time, ms", ".1f")}
+TIME_COLUMNS = {"milliseconds": ("CPU time, ms", ".1f")}
 
 
 def markdown(rows: Iterable[Row], columns: dict[str, tuple[str, str]]) -> str:

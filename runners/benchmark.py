@@ -1,4 +1,4 @@
-"""pyro-dynamics benchmark: what plans, updates and training cost here, beside the peer and the processor's own rate."""
+"""pyro-dynamics benchmark: timings of plans, updates and training, compared with the peer and the processor's rate."""
 
 import json
 import os
@@ -43,12 +43,12 @@ BATCH = 256
 class BenchmarkFlags:
     """Time plans, updates and training at the paper's settings and at those of the preset `realtime`.
 
-    Networks have random weights and data is made up: speed does not depend on what was learned. Every figure is the
-    median of some calls after a first one that prepares. Prints a table; compare processor seconds on a shared machine.
+    Networks have random weights and data is synthetic: speed does not depend on what was learned. Every number is the
+    median of some calls after a first one that prepares. Prints a table; compare CPU seconds on a shared machine.
     """
 
     calls: int = 3
-    """Calls of each kind that are timed; beside a peer, also its turns with ours."""
+    """Calls of each kind that are timed; with --peer also the number of alternations."""
     threads: int = 1
     """Processor threads."""
     precision: Precision = "auto"
@@ -56,12 +56,12 @@ class BenchmarkFlags:
     device: Device = "cpu"
     """Where plans, updates and the gradients of training are computed."""
     peer: Path | None = None
-    """Python of an environment with mbrl-lib: its plan and its training epoch are timed in turn with ours. How to make
-    one stands at the top of pyro_dynamics/benchmarks/peer_mbrl_lib.py."""
+    """Python of an environment with mbrl-lib: its plan and its training epoch are timed in alternation with ours. How
+    to make one is described at the top of pyro_dynamics/benchmarks/peer_mbrl_lib.py."""
     json: Path | None = None
     """Write the rows to this file."""
     scaling: Path | None = None
-    """Measure how the plan's cost grows with candidates, particles, horizon and robots, and draw it here (PNG)."""
+    """Measure how the plan's cost grows with candidates, particles, horizon and environments; plot it here (PNG)."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -82,13 +82,13 @@ def main(arguments: Sequence[str]) -> None:
         write_json(flags.json, rows)
     if flags.scaling is not None:
         write_bytes(flags.scaling, draw_scaling(scales(flags)))
-        print(f"picture: {flags.scaling}")
+        print(f"figure: {flags.scaling}")
 
 
 def timed(flags: BenchmarkFlags) -> tuple[list[dict[str, Any]], list[str]]:
-    """A row for each kind of work and preset, and what there is to say about them.
+    """A row for each kind of work and preset, and remarks.
 
-    What the peer does too is timed in turn with it, so that both meet the same moods of the machine.
+    Work that the peer does too is timed in alternation with it, so that both have the same load of the machine.
     """
     jobs: list[Job] = [(preset, kind) for preset in PRESETS for kind in KINDS]
     agents = {preset: build_from(configuration(flags, preset), 1) for preset in PRESETS}
@@ -111,11 +111,11 @@ def timed(flags: BenchmarkFlags) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def remarks(agent: Agent, calls: int) -> list[str]:
-    """How near the plan is to what the processor can do, and what it loses by its precision."""
+    """How close the plan is to the processor's rate, and the effect of its precision."""
     likelihood, work = agent.model.likelihood, Work(agent)
     planned = likelihood.for_planning()
     passes = benchmark.forwards(agent, planned)
-    # In turn: the machine's rate changes within minutes.
+    # In alternation: the machine's speed varies within minutes.
     turns = [(measure(work.plan, 1), measure(passes, 1)) for _ in range(calls)]
     beside, bare = (median_cost(costs) for costs in zip(*turns, strict=True))
     share = benchmark.share_of_matrix_products(agent, beside)
@@ -123,8 +123,8 @@ def remarks(agent: Agent, calls: int) -> list[str]:
     layer_by_layer = likelihood if likelihood.planning_dtype == torch.float32 else likelihood.in_bfloat16
     times = measure(benchmark.forwards(agent, layer_by_layer), calls).cpu / bare.cpu
     return [
-        f"The paper's plan takes {beside.cpu / bare.cpu:.2f} times its bare passes through the networks.",
-        *([f"Layer by layer those passes would take {times:.1f} times as long."] if planned != layer_by_layer else []),
+        f"The paper's plan takes {beside.cpu / bare.cpu:.2f} times its bare forward passes.",
+        *([f"Layer by layer they would take {times:.1f} times as long."] if planned != layer_by_layer else []),
         f"It runs at {share:.0%} of the rate that this processor reaches in matrix products alone.",
         *(f"Rank correlation of returns with those in float64: {name} {rank:.5f}." for name, rank in ranks.items()),
     ]
@@ -136,7 +136,7 @@ def median_cost(costs: Sequence[Cost]) -> Cost:
 
 
 def calls_for(flags: BenchmarkFlags, preset: str, kind: str) -> int:
-    """Cheap calls are noisy, and there is time for more of them; beside a peer the plan is timed once in every turn."""
+    """Short calls are noisy, so more of them are timed; with a peer the plan is timed once in every alternation."""
     if (preset, kind) in (("paper", "plan"), ("paper", "control_step")):
         return 1 if flags.peer is not None and kind == "plan" else flags.calls
     return 5 * flags.calls
@@ -180,7 +180,7 @@ def row(
 
 
 def peer_times(flags: BenchmarkFlags, bar: tqdm) -> dict[Job, float]:
-    """The peer's processor seconds at :data:`PEERS_JOBS`; raises :class:`UserError` if it cannot run."""
+    """The peer's CPU seconds at :data:`PEERS_JOBS`; raises :class:`UserError` if it cannot run."""
     bar.set_description("mbrl-lib")
     script = str(Path(peer_mbrl_lib.__file__))
     command = [str(flags.peer), script, "--threads", str(flags.threads), "--calls", "2"]
@@ -191,7 +191,7 @@ def peer_times(flags: BenchmarkFlags, bar: tqdm) -> dict[Job, float]:
         raise UserError(f"--peer must name the Python of an environment with mbrl-lib: {fault}") from None
     if ran.returncode:
         last = (ran.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise UserError(f"mbrl-lib does not run under {flags.peer}: {last}; how to install it stands in {script}")
+        raise UserError(f"mbrl-lib does not run under {flags.peer}: {last}; how to install it is described in {script}")
     bar.update()
     times: dict[str, float] = json.loads(ran.stdout.strip().splitlines()[-1])
     return {("paper", work): seconds for work, seconds in times.items()}
@@ -200,7 +200,7 @@ def peer_times(flags: BenchmarkFlags, bar: tqdm) -> dict[Job, float]:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     lines = [
-        "| work | preset | processor ms | wall ms | mbrl-lib, processor ms | ours / theirs |",
+        "| work | preset | CPU ms | wall ms | mbrl-lib, CPU ms | ours / theirs |",
         "|---|---|--:|--:|--:|--:|",
     ]
     for one in rows:

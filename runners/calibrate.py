@@ -1,4 +1,4 @@
-"""pyro-dynamics calibrate: choose the temperature at which the online belief is as sure as it may be."""
+"""pyro-dynamics calibrate: choose the largest temperature at which the online belief is calibrated."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -22,20 +22,20 @@ from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
 
 HARDLY_VARIES = 0.05
-"""Predictive coverages that lie nearer together than this tell nothing of the temperature."""
+"""Predictive coverages that differ by less than this carry no information about the temperature."""
 
 
 @dataclass(frozen=True)
 class CalibrateFlags:
     """Choose the temperature of the online likelihood, by replaying episodes that the model was not trained on.
 
-    Transitions are correlated and the network is imperfect, so that a belief which takes each transition at its word
-    (temperature 1) is too sure. The last round's episodes are brought, step by step, into fresh beliefs about the
-    training environments, at each temperature. There the right latent is known: training found it from all the data
-    (and, in runs with --update-while-training, from these episodes too).
-    The largest temperature is chosen at which at least 85 % of the belief's central 90 % regions hold it, over the
+    Transitions are correlated and the network is imperfect, so that a belief with the full likelihood (temperature 1)
+    is overconfident. Fresh beliefs about the training environments are updated with the last round's episodes, step by
+    step, at each temperature. There the right latent is known: training found it from all the data (and, in runs with
+    --update-while-training, from these episodes too).
+    The largest temperature is chosen at which at least 85 % of the belief's central 90 % regions cover it, over the
     second half of each episode. Prints a table and the flag for `adapt` and `evaluate`, and stores both in
-    DIR/calibration.json, with a picture beside it.
+    DIR/calibration.json, with a figure in the same folder.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> None:
     write_json(out, summary)
     write_bytes(out.with_suffix(".png"), draw_calibration(table, chosen.temperature))
     online = f"--belief {flags.online.belief} --update {flags.online.update} --temperature {chosen.temperature:g}"
-    print(f"\nuse with adapt and evaluate: {online}\nresults: {out}\npicture: {out.with_suffix('.png')}")
+    print(f"\nuse with adapt and evaluate: {online}\nresults: {out}\nfigure: {out.with_suffix('.png')}")
 
 
 def refuse_without_latent(config: RunConfig) -> None:
@@ -123,7 +123,7 @@ def refuse_without_latent(config: RunConfig) -> None:
     reasons = {
         "specialist": "specialists have a model for each environment and no latent",
         "generalist": "a generalist has no latent",
-        "oracle": "an oracle is told the true context and infers no latent",
+        "oracle": "an oracle is given the true context and infers no latent",
     }
     if config.agent in reasons:
         raise UserError(f"{reasons[config.agent]}, so there is no belief to calibrate: give a run of --agent latent")
@@ -163,22 +163,22 @@ def print_table(rows: Sequence[Calibration], chosen: Calibration, family: Family
 
 
 def in_words(rows: Sequence[Calibration], chosen: Calibration) -> list[str]:
-    """What the table says."""
+    """The table's result as text."""
     if chosen.belief_coverage >= ENOUGH:
         words = [
             f"{chosen.temperature:g} is the largest of these temperatures at which at least {ENOUGH:.0%} of the "
-            "belief's 90 % regions hold the trained latent."
+            "belief's 90 % regions cover the trained latent."
         ]
     else:
         words = [
-            f"at none of these temperatures do {ENOUGH:.0%} of the belief's 90 % regions hold the trained latent; "
+            f"at none of these temperatures do {ENOUGH:.0%} of the belief's 90 % regions cover the trained latent; "
             f"at {chosen.temperature:g} the share is nearest to 90 %: try other --temperatures, or another --belief."
         ]
     shares = [row.predictive_coverage for row in rows]
     if len(rows) > 1 and max(shares) - min(shares) < HARDLY_VARIES:
         words.append(
             f"predictive coverage hardly varies ({min(shares):.0%} to {max(shares):.0%}): one step ahead it is "
-            "dominated by the network's own noise, and tells nothing of the belief."
+            "dominated by the network's own noise, and carries no information about the belief."
         )
     return words
 

@@ -1,4 +1,4 @@
-"""pyro-dynamics compare: draw the learning curves of several runs side by side."""
+"""pyro-dynamics compare: plot the learning curves of several runs."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from pyro_dynamics.runners.main import run_as_module
 
 @dataclass(frozen=True)
 class CompareFlags:
-    """Draw the mean return by round of several runs of one family, and print the means.
+    """Plot the mean return by round of several runs of one family, and print the means.
 
     Runs are grouped by their agent and by what differs among them: guide, belief, update, planner, and the settings of
     these. Runs of one group should differ in their seeds only.
@@ -28,7 +28,7 @@ class CompareFlags:
     dirs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of runs."""
     out: Path = Path("comparison.png")
-    """The picture to write."""
+    """The figure to write."""
     since: int = 1
     """First round of the means that are printed."""
 
@@ -59,11 +59,11 @@ def main(arguments: Sequence[str]) -> None:
     for name, runs in curves.items():
         later = [run[flags.since :] for run in runs]
         print(f"{name:<{width}}{len(runs):>5}  " + "  ".join(f"{sum(run) / len(run):.1f}" for run in later if run))
-    print(f"picture: {flags.out}")
+    print(f"figure: {flags.out}")
 
 
 def names(configs: Sequence[RunConfig]) -> list[str]:
-    """What each run is called: its agent, and whatever differs among the runs that have such a choice or setting."""
+    """The label of each run: its agent, and the choices and settings that differ among the runs that have them."""
     chosen = [choices(config) for config in configs]
     keys = dict.fromkeys(key for one in chosen for key in one)
     different = [key for key in keys if len({str(one[key]) for one in chosen if key in one}) > 1]

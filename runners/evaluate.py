@@ -30,15 +30,15 @@ from pyro_dynamics.runners.main import run_as_module
 VIDEO_DRAWS = 200
 """Draws of the belief behind its ellipse in a video."""
 LONGEST = 80
-"""Letters of what flags add to the name of a file."""
+"""Characters of the part of a file's name that depends on flags."""
 
 
 @dataclass(frozen=True)
 class EvaluateFlags:
-    """Score a trained run on the test contexts of its family, each begun with the belief at the prior N(0, I).
+    """Evaluate a trained run on the test contexts of its family, starting each with the belief at the prior N(0, I).
 
     Prints a table and stores it as JSON, with its settings: in DIR/evaluation.json, or under a name made of the flags
-    that decide other numbers, such as DIR/evaluation-steps=50-seed=1.json.
+    that change the numbers, such as DIR/evaluation-steps=50-seed=1.json.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -51,12 +51,12 @@ class EvaluateFlags:
     steps: int | None = None
     """Steps of an episode; as in training by default."""
     realtime: bool = False
-    """Plan and update within a robot's clock of 50 ms, as the preset `realtime` does, whatever the run was trained
+    """Plan and update within a real-time budget of 50 ms, as in the preset `realtime`, whatever the run was trained
     with; the first update compiles, which takes some ten seconds."""
     video: bool = False
-    """Film the first episode in each context, with the belief beside the robot."""
+    """Record the first episode in each context, with the robot and its belief."""
     step_limit: float | None = None
-    """Seconds that one step or reset of an environment may take; then it is left out as one that raises. No limit by
+    """Seconds that one step or reset of an environment may take; then it is dropped like one that raises. No limit by
     default."""
     seed: int = 0
     """Names the random streams."""
@@ -94,14 +94,14 @@ def main(arguments: Sequence[str]) -> None:
     name = name_of(flags, online_defaults([str(flags.dir), *(["--realtime"] if flags.realtime else [])]))
     out = ensure_parent(flags.out or folder.path / f"evaluation{name}.json")
 
-    robots = make_robots(family, contexts, steps, flags.video)
-    limit_steps(robots, flags.step_limit)
+    envs = make_robots(family, contexts, steps, flags.video)
+    limit_steps(envs, flags.step_limit)
     faults = Faults()
     films: list[Film] = []
     if flags.video:
         where = make_folder(out.parent / (f"videos{name}" if flags.out is None else "videos"))
         once = {file_name(label(context)): k for k, context in reversed(list(enumerate(contexts)))}
-        films = [Film(where / name, robots, k, steps, trained, family) for name, k in reversed(once.items())]
+        films = [Film(where / name, envs, k, steps, trained, family) for name, k in reversed(once.items())]
     episodes: list[list[dict[str, Any]]] = [[] for _ in contexts]
     videos: list[Path] = []
     with tqdm(total=flags.episodes * steps, unit="step", dynamic_ncols=True) as bar:
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str]) -> None:
                 filming = [cameras.enter_context(film) for film in films]
                 faults.begin()
                 group = group_for(trained, family, contexts)
-                for step in adapt(group, robots, flags.seed, episode, belief_draws=draws, on_fault=faults):
+                for step in adapt(group, envs, flags.seed, episode, belief_draws=draws, on_fault=faults):
                     returns += step.reward * step.alive
                     log_likelihoods += torch.where(step.alive, step.log_likelihood, torch.zeros(()))
                     alive_steps += step.alive
@@ -140,7 +140,7 @@ def main(arguments: Sequence[str]) -> None:
                         **faults.of([k]),
                     }
                 )
-    robots.close()
+    envs.close()
 
     print_table(family, sets, episodes)
     rows = zip(named, contexts, episodes, strict=True)
@@ -152,23 +152,23 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def name_of(flags: EvaluateFlags, own: OnlineConfig) -> str:
-    """What the flags that decide numbers add to the name of the results, where they are not the defaults.
+    """The part of the results' name from flags that change the numbers and are not the defaults.
 
     Args:
         flags: the flags.
         own: how the run itself updates its beliefs.
     """
     names = ("contexts", "episodes", "steps", "realtime", "seed", "checkpoint")
-    told = {name: getattr(flags, name) for name in names}
+    given = {name: getattr(flags, name) for name in names}
     usual: dict[str, Any] = {field.name: field.default for field in fields(EvaluateFlags)}
-    for values, online in ((told, flags.online), (usual, own)):
+    for values, online in ((given, flags.online), (usual, own)):
         values |= {name: getattr(online, name) for name in ("belief", "update", "temperature")}
     for part in ("belief", "update"):
         chosen = getattr(flags.online, f"{part}_config")
-        before = getattr(own, f"{part}_config") if told[part] == usual[part] else type(chosen)()
-        for values, config in ((told, chosen), (usual, before)):
+        before = getattr(own, f"{part}_config") if given[part] == usual[part] else type(chosen)()
+        for values, config in ((given, chosen), (usual, before)):
             values |= {f"{part}.{name}": value for name, value in asdict(config).items()}
-    different = {name: value for name, value in told.items() if value != usual[name]}
+    different = {name: value for name, value in given.items() if value != usual[name]}
     words = [f"{name}={','.join(value) if isinstance(value, tuple) else value}" for name, value in different.items()]
     text = "".join(f"-{word}" for word in words)
     if len(text) > LONGEST:

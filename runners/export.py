@@ -23,9 +23,9 @@ from pyro_dynamics.runners.main import run_as_module
 
 @dataclass(frozen=True)
 class ExportFlags:
-    """Write all transitions of a run, of every round, for other tools; several forms at once, if you like.
+    """Write all transitions of a run, of every round, for other tools, in one or several formats.
 
-    Of each transition they tell the round, episode, step, environment and true hidden parameter too.
+    They include the round, episode, step, environment and true hidden parameter of each transition.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     if flags.minari is flags.npz is flags.csv is None:
         raise UserError("say what to write: --minari ID, --npz FILE or --csv FILE")
     if flags.minari is not None:
-        minari()  # told before anything is written, if it is missing
+        minari()  # an error if it is missing, before anything is written
     folder = RunFolder.open(flags.dir)
     config = from_json(folder.config)
     family = family_of(folder, config)
@@ -72,7 +72,7 @@ def spaces(family: Family, steps: int) -> tuple[Box, Box, EnvSpec | None]:
     env.close()
     assert isinstance(env.observation_space, Box)
     assert isinstance(env.action_space, Box)
-    # What wrappers have changed, or a function has made, Gymnasium could not make again.
+    # Gymnasium cannot recreate what wrappers have changed or a function has made.
     same = isinstance(simulator.environment, str) and env.observation_space == env.unwrapped.observation_space
     return env.observation_space, env.action_space, env.unwrapped.spec if same else None
 

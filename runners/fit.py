@@ -40,7 +40,7 @@ from pyro_dynamics.transitions import Transitions
 
 @dataclass(frozen=True)
 class FitConfig:
-    """What decides the numbers of a fit, as in `train`."""
+    """The settings that determine the numbers of a fit, as in `train`."""
 
     agent: Literal["latent", "generalist", "specialist"] = "latent"
     """latent: one model, a latent for each environment; generalist: one model, none; specialist: a model each."""
@@ -64,18 +64,18 @@ class FitConfig:
 class FitFlags:
     """Learn a dynamics model, with a latent for each environment, from logged transitions alone.
 
-    DATA are .npz files with the arrays state [N, S], action [N, A] and next_state [N, S]; as you like reward [N],
-    step [N] (within the episode), episode [N], and any column [N] to group by; or Minari data sets, by id or folder.
-    Holds out part of each environment's episodes. The folder is a run's: `diagnose` judges it on what was held out,
-    and `adapt DIR --replay DATA` lets a belief follow a logged stream.
+    DATA are .npz files with the arrays state [N, S], action [N, A] and next_state [N, S]; optionally reward [N], step
+    [N] (within the episode), episode [N], and any column [N] to group by; or Minari data sets, by id or folder. Part of
+    each environment's episodes is held out. The folder is that of a run: `diagnose` checks it on the held-out part, and
+    `adapt DIR --replay DATA` updates a belief along a logged stream.
     """
 
     data: tyro.conf.Positional[tuple[str, ...]]
     """Files and data sets; several without a column to group by are an environment each."""
     run: Annotated[FitConfig, tyro.conf.arg(name="")] = field(default_factory=FitConfig)
     group: str | None = None
-    """Column whose values separate the environments; `environment` where it is there. Floats are quantities, which a
-    probe reads out of the latents (several columns of them are written mass,damping); whole numbers and text are names.
+    """Column whose values identify the environments; by default `environment` if it exists. Floats are quantities,
+    which a probe decodes from the latents (several columns are written mass,damping); integers and text are names.
     Of a Minari data set: an entry of the episodes' metadata, or an info that stays the same through an episode."""
     unit: str = ""
     """Unit of that column, for axes and tables (kg,m of two)."""
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str]) -> None:
     group = build_group(config, family, action_space(family, config.steps))
     path = flags.out or Path("runs") / f"fit-{config.agent}-{config.seed}"
     RunFolder.require_free(path)
-    with lock_folder(path):  # only now: data and settings that make no sense have been refused
+    with lock_folder(path):  # only now: bad data and settings have been refused
         elbos: list[float] = []
         with tqdm(
             desc="training", unit="epoch", dynamic_ncols=True, total=epochs(config, group.shares, trained)
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str]) -> None:
 
             group.train(trained, derive_generator(config.seed, "fit", "training"), on_epoch)
         rows = fit_metrics(group, data, trained, held_out)
-        folder = RunFolder.create(path, to_json(config))  # only now: a fit that is cut short leaves --out free
+        folder = RunFolder.create(path, to_json(config))  # only now: an interrupted fit leaves --out free
         described.save(folder.path)
         folder.save_round(0, trained, [], group.state_dict(), ())
         folder.save_round(1, held_out, rows, group.state_dict(), ())
@@ -142,16 +142,16 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def refuse_one_environment(flags: FitFlags, data: LoggedData) -> None:
-    """Raises :class:`UserError` where there is nothing that a latent could separate."""
+    """Raises :class:`UserError` where there are not several environments for a latent to distinguish."""
     if len(data.labels) == 1 and flags.run.agent == "latent":
         raise UserError(
             f"all {len(data.transitions)} transitions are of one environment ({data.column} {label(data.labels[0])}): "
-            "a latent separates several; name another column by --group, give more data, or fit --agent generalist"
+            "a latent distinguishes several; name another column by --group, give more data, or fit --agent generalist"
         )
 
 
 def run_config(flags: FitFlags, steps: int) -> RunConfig:
-    """The configuration of the run: how to plan comes from the family's quick preset, where there is a simulator."""
+    """The configuration of the run, with the planner of the family's quick preset if there is a simulator."""
     config = preset_config(flags.family or "pendulum-gravity", "quick")
     chosen = {one.name: getattr(flags.run, one.name) for one in fields(FitConfig)}
     controller = replace(config.controller, particles=flags.run.ensemble.members)  # the same number for each network
@@ -167,13 +167,13 @@ def epochs(config: RunConfig, shares: Sequence[Sequence[int]], data: Transitions
 
 
 def print_table(rows: Sequence[dict[str, Any]], family: LoggedFamily, folder: RunFolder) -> None:
-    """How much there was of each environment, and how well what was held out is predicted."""
+    """Amounts of data of each environment, and how well the held-out part is predicted."""
     width = max(21, len(family.axis) + 2)
     print(f"\n{family.axis:<{width}}{'trained on':>11}{'held out':>10}{'log p(s)':>10}{'wrong latent':>14}")
     for row in rows:
         wrong = row["log_likelihood_wrong_latent"]
-        shown = "-" if wrong is None else f"{wrong:.2f}"
-        numbers = f"{row['trained_steps']:>11}{row['steps']:>10}{row['log_likelihood']:>10.2f}{shown:>14}"
+        permuted = "-" if wrong is None else f"{wrong:.2f}"
+        numbers = f"{row['trained_steps']:>11}{row['steps']:>10}{row['log_likelihood']:>10.2f}{permuted:>14}"
         print(f"{label(row['context']):<{width}}{numbers}")
     print("\nlog p(s) is of the held-out transitions, in nats each, under the environment's own latent and the others'")
     print(f"run: {folder.path}\nfigure: {folder.path / 'fit.png'}\nnext: pyro-dynamics diagnose {folder.path}")

@@ -1,4 +1,4 @@
-"""The command ``pyro-dynamics``: finds the runner that was asked for."""
+"""The command ``pyro-dynamics``: runs the named subcommand."""
 
 import errno
 import importlib
@@ -16,23 +16,23 @@ COMMANDS = {
     "families": "list the families of environments",
     "train": "learn one dynamics model over several environments at once",
     "sweep": "train many runs at once with Ray: agents, guides, seeds and families",
-    "adapt": "act in a new or changing environment, and watch the belief about it",
+    "adapt": "act in a new or changing environment, and update the belief about it",
     "fit": "learn from logged transitions, without a simulator",
     "export": "write the transitions of a run for other tools: Minari, npz, CSV",
     "evaluate": "score a trained run on its family's test contexts",
-    "diagnose": "tell whether the posterior of a run, or the belief of an adaptation, can be believed",
-    "track": "measure how fast, and at what price, beliefs follow a change in mid-episode",
+    "diagnose": "check the posteriors of a run, or the belief along an adaptation",
+    "track": "measure how fast, and at what cost, beliefs follow a change in mid-episode",
     "calibrate": "choose the temperature of the online belief on held-out episodes",
     "reproduce": "make every figure of the paper, with baselines and intervals",
-    "compare": "draw the learning curves of several runs side by side",
-    "benchmark": "time plans, updates and training, beside mbrl-lib where it is installed",
+    "compare": "plot the learning curves of several runs",
+    "benchmark": "time plans, updates and training, and mbrl-lib's where it is installed",
     "accuracy": "measure guides and updates against known posteriors, and time them",
 }
 
 NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG")}
-"""A disk is full, a share of it is, or a file may not grow."""
+"""A full disk, an exhausted quota, or a file-size limit."""
 LIMITS = NO_ROOM | {getattr(errno, name) for name in ("EACCES", "EPERM", "EROFS", "ENAMETOOLONG", "EIO")}
-"""What a place may be like, whatever a program does with it; elsewhere an OSError is a fault of ours."""
+"""Errors of the file system, whatever the program; any other OSError is a bug."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command in ("-h", "--help"):
         print("usage: pyro-dynamics COMMAND [OPTIONS]\n\ncommands:")
         print("\n".join(f"  {name:<10}{summary}" for name, summary in COMMANDS.items()))
-        print("\npyro-dynamics COMMAND --help tells the options of a command.")
+        print("\npyro-dynamics COMMAND --help lists the options of a command.")
         return 0
     if command == "--version":
         print(f"pyro-dynamics {__version__}")
@@ -61,13 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(command: str, arguments: Sequence[str]) -> int:
     """Run the module of ``command``; a :class:`UserError` becomes one line and exit code 2."""
     try:
-        with told_limits():
+        with system_limits():
             runner = importlib.import_module(f"pyro_dynamics.runners.{command}")
             code = runner.main(with_new_names(arguments)) or 0
-            sys.stdout.flush()  # here, where it can be told that what was printed did not fit on a disk
+            sys.stdout.flush()  # here, where an error of a full disk can still be reported
         return code
     except EnvironmentFault as fault:
-        if isinstance(fault.__cause__, Exception):  # it was raised in somebody's environment: that is for them to read
+        if isinstance(fault.__cause__, Exception):  # raised in the user's environment: print its traceback
             traceback.print_exception(fault.__cause__)
         return fail(str(fault))
     except UserError as mistake:
@@ -86,24 +86,24 @@ def draw_to_files() -> None:
 
 
 @contextmanager
-def told_limits() -> Iterator[None]:
-    """Turn what the machine refuses, wherever that happens, into a :class:`UserError`."""
+def system_limits() -> Iterator[None]:
+    """Turn errors of the operating system's limits into a :class:`UserError`."""
     try:
         yield
     except OSError as fault:
         if fault.errno not in LIMITS or (fault.filename is None and fault.errno not in NO_ROOM):
             raise
-        if fault.filename is None:  # what was printed, most likely; the rest of it goes nowhere
+        if fault.filename is None:  # most likely the output; the rest of it is dropped
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise UserError(f"cannot use {fault.filename or 'the output'}: {fault.strerror}") from fault
     except (MemoryError, RuntimeError) as fault:
-        if isinstance(fault, MemoryError) or "can't allocate memory" in str(fault):  # torch's words
+        if isinstance(fault, MemoryError) or "can't allocate memory" in str(fault):  # torch's message
             raise UserError(f"there is not enough memory for this: {fault}; choose smaller numbers") from fault
         raise
 
 
 def fail(message: str) -> int:
-    """Tell a mistake in one line; returns the exit code."""
+    """Print a user error in one line; returns the exit code."""
     print(f"pyro-dynamics: error: {' '.join(message.split())}", file=sys.stderr)
     return 2
 

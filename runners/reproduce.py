@@ -1,4 +1,4 @@
-"""pyro-dynamics reproduce: every figure of the paper, with honest baselines, in numbers that can be repeated."""
+"""pyro-dynamics reproduce: every figure of the paper, with further baselines, reproducibly."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -31,18 +31,18 @@ PAIR = ("latent", "generalist")
 
 @dataclass(frozen=True)
 class ReproduceFlags:
-    """Train, measure and draw the paper's experiments and what they lack, and write a report with intervals.
+    """Train, evaluate and plot the paper's experiments and further baselines, and write a report with intervals.
 
-    It can be stopped at any moment and goes on from where it was, with the same numbers. What is there in --out is not
-    done again: a run of `pyro-dynamics train` or `sweep` in OUT/runs/FAMILY/AGENT-SEED counts where its settings are
-    the same. Several processes may work on one folder: each takes a run that no other has.
+    It can be stopped at any time and resumes from there, with the same numbers. Existing results in --out are kept: a
+    run of `pyro-dynamics train` or `sweep` in OUT/runs/FAMILY/AGENT-SEED is used if its settings are the same. Several
+    processes may work on one folder: each takes a run that no other has.
     """
 
     preset: Scale = "cpu"
     """cpu: 200-step episodes, 20 rounds, real-time planner, an hour or two of one core for a seed with its baselines;
-    paper: the paper's own settings, days without a GPU; quick: a pendulum for a minute, to see the machinery."""
+    paper: the paper's own settings, days without a GPU; quick: a pendulum for a minute, as a smoke test."""
     figures: tuple[str, ...] = FIGURES
-    """Which to make; only what they need is trained and measured."""
+    """Which to make; only what they need is trained and evaluated."""
     seeds: int = 5
     """Seeds of the paper's three agents."""
     baseline_seeds: int = 3
@@ -50,12 +50,12 @@ class ReproduceFlags:
     out: Path | None = None
     """Folder of the results; by default runs/reproduction-PRESET."""
     time_budget: float | None = None
-    """Stop by itself after so many seconds, at the end of a round or of a measurement."""
+    """Stop after so many seconds, at the end of a round or of a measurement."""
     report_only: bool = False
-    """Draw and tell what is there, and train and measure nothing."""
+    """Report on the existing results, without training or evaluation."""
     step_limit: float | None = None
-    """Seconds that one step or reset of an environment may take; in training it is then left out as one that raises, in
-    a measurement it ends the command. No setting of the results: with another one the same command goes on."""
+    """Seconds that one step or reset of an environment may take; in training it is then dropped like one that raises,
+    in a measurement it ends the command. No setting of the results: it may differ when the command resumes."""
     threads: int = 1
     """Processor threads."""
 
@@ -70,7 +70,7 @@ class ReproduceFlags:
             raise UserError(f"--figures needs one or more of {', '.join(FIGURES)}")
         for name in self.figures:
             if name not in FIGURES:
-                raise UserError(f"there is no figure {name!r}: choose of {', '.join(FIGURES)}")
+                raise UserError(f"there is no figure {name!r}: choose from {', '.join(FIGURES)}")
 
 
 class OutOfTime(Exception):
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> None:
         if not flags.report_only:
             work(results, flags, runs, measurements)
     except OutOfTime:
-        print(f"the {flags.time_budget:g} s are over: the same command goes on from here")
+        print(f"the {flags.time_budget:g} s are over: the same command resumes from here")
     report(results, protocol, runs, measurements)
 
 
@@ -118,7 +118,7 @@ def plan(protocol: Protocol, flags: ReproduceFlags) -> tuple[list[Run], list[Mea
 
 
 def measurements_of(protocol: Protocol, run: Run, flags: ReproduceFlags) -> Iterator[Measurement]:
-    """What is measured of one trained run."""
+    """The measurements of one trained run."""
     family, agent, seed = run
     ablations = BELIEF_ABLATIONS if agent == "latent" and seed < flags.baseline_seeds else [agent]
     for checkpoint in protocol.checkpoints_of(family):
@@ -168,7 +168,7 @@ def work(results: Results, flags: ReproduceFlags, runs: Sequence[Run], measureme
 
 
 def report(results: Results, protocol: Protocol, runs: Sequence[Run], measurements: Sequence[Measurement]) -> None:
-    """Gather what is there, and write the report about it."""
+    """Gather the existing results, and write the report."""
     scores, latents = results.gather(runs, measurements)
     influence = {family: found["horizons"][0]["influence"] for family, found in results.influences().items()}
     page = findings(
@@ -184,7 +184,7 @@ def trained_run(measurement: Measurement) -> Run:
 
 
 def schedules_of(protocol: Protocol, measurement: Measurement) -> tuple[list[Context], list[Schedule]]:
-    """What the contexts are called in the tables, and how they go."""
+    """The contexts' names in the tables, and their schedules."""
     family = find_family(measurement.family)
     if measurement.split == "dynamic":
         text, schedule = protocol.dynamic()
@@ -194,23 +194,23 @@ def schedules_of(protocol: Protocol, measurement: Measurement) -> tuple[list[Con
 
 
 def measure(results: Results, flags: ReproduceFlags, measurement: Measurement) -> None:
-    """Let a trained agent meet the contexts of a split, and keep the returns and beliefs."""
+    """Evaluate a trained agent on the contexts of a split, and store the returns and beliefs."""
     if results.has(measurement):
         return
     protocol = PROTOCOLS[flags.preset]
     names, schedules = schedules_of(protocol, measurement)
     path = results.run(*trained_run(measurement))
     _, config, family, trained = load_run(path, measurement.checkpoint)
-    robots = family.make_vector(schedules, config.steps)
-    limit_steps(robots, flags.step_limit)
+    envs = family.make_vector(schedules, config.steps)
+    limit_steps(envs, flags.step_limit)
     group = group_for(trained, family, [schedule.at(0) for schedule in schedules])
     dynamic = measurement.split == "dynamic"
     episodes = protocol.dynamic_episodes if dynamic else protocol.test_episodes
     ablation = BELIEF_ABLATIONS.get(measurement.agent, BeliefAblation())
     words = f"{measurement.agent} {measurement.seed} round {measurement.checkpoint} {measurement.split}"
     with tqdm(total=episodes * config.steps, desc=words, unit="step", dynamic_ncols=True, leave=False) as bar:
-        result = evaluate(group, robots, schedules, episodes, measurement.seed, ablation, bar.update)
-    robots.close()
+        result = evaluate(group, envs, schedules, episodes, measurement.seed, ablation, bar.update)
+    envs.close()
     scores = [
         {"context": name, "episode": episode, "return": float(result.returns[episode, k])}
         for k, name in enumerate(names)
@@ -219,7 +219,7 @@ def measure(results: Results, flags: ReproduceFlags, measurement: Measurement) -
     latents = [
         {"context": name, "mean": result.mean[k].tolist(), "sd": result.scale[k].tolist()}
         for k, name in enumerate(names)
-        if config.agent == "latent"  # what an oracle has is no belief
+        if config.agent == "latent"  # an oracle has no belief
     ]
     results.save(measurement, scores, latents)
 
@@ -232,10 +232,10 @@ def measure_random(results: Results, flags: ReproduceFlags, measurement: Measure
     family = find_family(measurement.family)
     scores = []
     for k, (name, schedule) in enumerate(zip(*schedules_of(protocol, measurement), strict=True)):
-        robots = family.make_vector([schedule] * protocol.random_episodes, protocol.steps)
-        limit_steps(robots, flags.step_limit)
-        returns = random_returns(robots, k)
-        robots.close()
+        envs = family.make_vector([schedule] * protocol.random_episodes, protocol.steps)
+        limit_steps(envs, flags.step_limit)
+        returns = random_returns(envs, k)
+        envs.close()
         scores += [{"context": name, "episode": episode, "return": value} for episode, value in enumerate(returns)]
     results.save(measurement, scores, [])
 

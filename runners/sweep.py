@@ -28,7 +28,7 @@ AgentName = Literal["latent", "generalist", "specialist", "oracle"]
 
 @dataclass(frozen=True)
 class SweepFlags:
-    """Train every agent, guide and seed on every family, each run as one job on Ray, and resume what is missing.
+    """Train every agent, guide and seed on every family, each run as one job on Ray, skipping finished ones.
 
     Needs `pip install "pyro-dynamics[sweep]"`. What follows -- goes to every job as flags of `pyro-dynamics train`:
 
@@ -36,7 +36,7 @@ class SweepFlags:
 
     Runs are in DIR/FAMILY/AGENT-SEED, or DIR/FAMILY/AGENT-GUIDE-SEED where the guide is not the default one; what a
     job prints is in DIR/logs, the table of jobs in DIR/sweep.json. A job whose worker dies resumes after its last
-    whole round. Stop the command at any moment: the same command resumes what is missing.
+    complete round. Stop the command at any time: the same command resumes with what is missing.
     """
 
     families: tyro.conf.Positional[tuple[str, ...]] = ("pendulum-gravity",)
@@ -60,10 +60,10 @@ class SweepFlags:
     address: str | None = None
     """Address of a Ray cluster (HOST:PORT, or auto) to run on, in place of this machine."""
     step_limit: float | None = None
-    """Seconds that one step or reset of an environment may take; then it is left out as one that raises. No limit by
-    default, and no setting of the runs: with another one the same command resumes."""
+    """Seconds that one step or reset of an environment may take; then it is dropped like one that raises. No limit by
+    default, and no setting of the runs: it may differ when the command resumes."""
     retries: int = 3
-    """How often a job is begun again after its worker died. A job that ends in an error is not."""
+    """How often a job is restarted after its worker died. A job that ends in an error is not."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     flags = parse(own)
     jobs = make_jobs(flags, for_train)
     refuse_what_cannot_be_built(jobs)
-    import_ray()  # refused before there is a folder, if it is missing
+    import_ray()  # an error if it is missing, before there is a folder
     with SweepFolder.claimed(flags.out) as folder:
         states = {job.name: "finished" if is_finished(job, folder) else "unfinished" for job in jobs}
         try:
@@ -137,7 +137,7 @@ def make_jobs(flags: SweepFlags, for_train: Sequence[str]) -> list[Job]:
 
 
 def refuse_what_cannot_be_built(jobs: Sequence[Job]) -> None:
-    """Build the agents of every configuration once, so that settings which do not go together are refused at once."""
+    """Build the agents of every configuration once, so that inconsistent settings are refused at once."""
     for config in dict.fromkeys(replace(job.config, seed=0) for job in jobs):
         family = find_family(config.family)
         build_group(config, family, action_space(family, config.steps))
@@ -146,7 +146,7 @@ def refuse_what_cannot_be_built(jobs: Sequence[Job]) -> None:
 def run_missing(
     flags: SweepFlags, jobs: Sequence[Job], states: dict[str, str], folder: SweepFolder
 ) -> Iterator[tuple[str, str]]:
-    """Run the jobs that are not finished, and report on them; gives each name and its failure, or "", as it ends.
+    """Run the unfinished jobs, and report on them; gives each name and its failure, or "", as it ends.
 
     Raises:
         UserError: if a worker does not see the folder.
@@ -164,28 +164,28 @@ def run_missing(
             for name in missing:
                 for again in folder.tries(name)[tries[name] :]:
                     tries[name] += 1
-                    bar.write(f"{name}: its worker died; tried again on {again.host}, {beginning(again.after_round)}")
+                    bar.write(f"{name}: its worker died; restarted on {again.host}, {start_of(again.after_round)}")
             if ended is not None:
                 name, failure = ended
                 if isinstance(failure, UserError):
                     raise UserError(str(failure.cause))  # type: ignore[attr-defined]
-                bar.write(f"{name}: {ending(missing.pop(name), str(failure), folder)}")
+                bar.write(f"{name}: {record_end(missing.pop(name), str(failure), folder)}")
                 bar.update()
                 yield name, str(failure)
 
 
-def beginning(last_round: int | None) -> str:
-    """Where a job begins."""
+def start_of(last_round: int | None) -> str:
+    """Where a job starts, as text."""
     return "from the beginning" if last_round is None else f"after round {last_round}"
 
 
-def ending(job: Job, failure: str, folder: SweepFolder) -> str:
+def record_end(job: Job, failure: str, folder: SweepFolder) -> str:
     """How a job ended, in one line; its traceback goes to a file."""
     file = folder.failure(job.name)
     if failure:
         make_folder(file.parent)
         write_bytes(file, failure.encode())
-        return f"failed: {failure.strip().splitlines()[-1]} (all of it: {file})"
+        return f"failed: {failure.strip().splitlines()[-1]} (traceback: {file})"
     file.unlink(missing_ok=True)
     row = job.row(folder, "finished")
     return f"finished, mean return {row['mean_return']:.1f} in round {row['rounds']}"

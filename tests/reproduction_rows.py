@@ -1,4 +1,4 @@
-"""Rows of a made-up reproduction with a known effect, for the tests of its pictures and claims."""
+"""Rows of a made-up reproduction with a known effect, for the tests of its figures and claims."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -74,7 +74,7 @@ def latent_rows(
     """Latents on a line through the origin that each seed turns as it likes.
 
     Args:
-        place: where each context lies on the line; at a tenth of it unless told.
+        place: where each context lies on the line; at a tenth of it by default.
         seeds: number of seeds.
         noise: standard deviation across and along the line.
         dimensions: d.

@@ -1,4 +1,4 @@
-"""What docs/families.md shows works as it stands, and it tells of every family."""
+"""What docs/families.md shows works as it stands, and it lists every family."""
 
 import re
 from pathlib import Path

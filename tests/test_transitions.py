@@ -89,7 +89,7 @@ def test_what_is_of_another_run_or_not_finite_is_named() -> None:
 
 
 def test_episodes_of_robots_in_lockstep_are_told_apart() -> None:
-    """Two robots of environment 0 take turns with one of environment 1; the first stops early and starts again."""
+    """Two instances of environment 0 alternate with one of environment 1; the first stops early and starts again."""
     environment = torch.tensor([0, 0, 1, 0, 0, 1, 0, 0, 1])
     step = torch.tensor([0, 0, 0, 1, 1, 1, 0, 2, 2])
     state = torch.tensor([0.0, 10, 20, 1, 11, 21, 5, 12, 22])[:, None]

@@ -1,1 +1,1 @@
-"""What planning, updating and training cost, beside the peer's."""
+"""Timings of planning, updating and training, and of the peer's."""

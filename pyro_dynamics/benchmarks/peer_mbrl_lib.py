@@ -1,6 +1,6 @@
 """The same plan and the same training epoch by the peer mbrl-lib 0.2.0, timed. Prints one JSON object.
 
-It runs by itself, in an environment of the peer's own, whose pins are too old for ours:
+It runs separately, in the peer's own environment, whose pinned versions are too old for ours:
 
     python3 -m venv peer
     peer/bin/pip install torch numpy gymnasium==0.26.3 mujoco imageio hydra-core==1.3.8 omegaconf==2.3.1 termcolor tqdm
@@ -21,7 +21,7 @@ STATES, ACTIONS, TRANSITIONS, BATCH = 18, 6, 10_000, 256
 
 
 def main() -> None:
-    """Time what the flags ask for."""
+    """Time the work named by the flags."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--calls", type=int, default=2)
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def median_cpu(call: Callable[[], Any], calls: int) -> float:
-    """Median processor seconds of a call, without the first."""
+    """Median CPU seconds of a call, without the first."""
     seconds = []
     for _ in range(calls + 1):
         begun = time.process_time()

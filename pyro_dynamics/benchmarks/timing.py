@@ -1,4 +1,4 @@
-"""What planning, updating and training cost: the same work as the peer's, and how it grows."""
+"""Timings of planning, updating and training: the same work as the peer's, and its scaling."""
 
 import statistics
 import time
@@ -21,7 +21,7 @@ TRANSITIONS = 10_000
 
 @dataclass(frozen=True)
 class Cost:
-    """Median seconds of one call: of the processor, and by the clock."""
+    """Median seconds of one call: CPU time and wall time."""
 
     cpu: float
     wall: float
@@ -39,10 +39,10 @@ def measure(call: Callable[[], Any], calls: int) -> Cost:
 
 
 class Work:
-    """The work of one agent, with random weights, on made-up data: speed does not depend on what is learned.
+    """The work of one agent, with random weights, on synthetic data: speed does not depend on what is learned.
 
     Args:
-        agent: the agent, over K environments; every call is for one robot in each.
+        agent: the agent, over K environments; every call is for one instance of each.
         seed: of data and draws.
     """
 
@@ -79,7 +79,7 @@ class Work:
 
 
 def network_evaluations(agent: Agent) -> int:
-    """How often the planner runs a network in one control step of one robot."""
+    """How often the planner evaluates a network in one control step of one environment."""
     controller = agent.controller.config
     return agent.controller.planner.config.evaluations * controller.particles * controller.horizon
 
@@ -93,7 +93,7 @@ def share_of_matrix_products(agent: Agent, plan: Cost) -> float:
 
 
 def forwards(agent: Agent, dynamics: Dynamics) -> Callable[[], None]:
-    """The plan's passes through the networks, by this form of them, and nothing else."""
+    """The plan's forward passes, by this implementation, and nothing else."""
     likelihood, task, controller = agent.model.likelihood, agent.task, agent.controller.config
     planner = agent.controller.planner.config
     rows = agent.environments * planner.candidates * controller.particles // likelihood.members
@@ -110,7 +110,7 @@ def forwards(agent: Agent, dynamics: Dynamics) -> Callable[[], None]:
 
 @torch.inference_mode()
 def rank_correlation(agent: Agent, precision: torch.dtype, candidates: int = 200) -> float:
-    """Spearman correlation of the returns of random candidates with those that float64 gives, noise left out."""
+    """Spearman correlation of the returns of random candidates with those in float64, without noise."""
     likelihood, controller = agent.model.likelihood, agent.controller
     draws = torch.Generator().manual_seed(0)
     horizon, task = controller.config.horizon, agent.task

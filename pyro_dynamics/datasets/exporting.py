@@ -23,7 +23,7 @@ class RunData:
 
     Attributes:
         transitions: N of them.
-        round: in which round each happened, ``[N]``.
+        round: the round of each, ``[N]``.
         episode: to which episode each belongs, ``[N]``, counted over all rounds and environments.
         family: the environments.
     """
@@ -58,7 +58,7 @@ class RunData:
         return context if isinstance(context, tuple) else (context,)
 
     def terminated(self) -> np.ndarray:
-        """Whether each transition ended its episode by the task's rule, ``[N]``; a last one that did not was cut."""
+        """Whether each transition ended its episode by the task's rule, ``[N]``; other last ones were truncated."""
         task, data = self.family.make_task(), self.transitions
         ended = task.terminated(data.state, data.action, data.next_state).numpy()
         return ended & self._last()
@@ -79,7 +79,7 @@ class RunData:
         return found
 
     def episodes(self, observations: Box, actions: Box) -> list[dict[str, Any]]:
-        """Each episode as Minari has it, for :func:`~pyro_dynamics.datasets.minari_data.write_minari`."""
+        """Each episode in Minari's form, for :func:`~pyro_dynamics.datasets.minari_data.write_minari`."""
         terminated = self.terminated()
         order = np.argsort(self.episode, kind="stable")
         starts = np.flatnonzero(np.diff(self.episode[order], prepend=-1))

@@ -1,4 +1,4 @@
-"""Fitting a group to logged transitions alone: what is held out, and how well it is foretold."""
+"""Fitting a group to logged transitions alone: the held-out data, and how well it is predicted."""
 
 import math
 from typing import Any
@@ -16,13 +16,13 @@ from pyro_dynamics.transitions import Transitions
 FEWEST = 10
 """Transitions that an environment must have: fewer leave nothing to hold out."""
 LONG = 20
-"""Steps; a held-out episode shall not be shorter where there are others, as it is foretold many steps ahead."""
+"""Steps; longer held-out episodes are preferred, as they are predicted many steps ahead."""
 
 
 def hold_out(data: LoggedData, share: float, seed: int) -> tuple[Transitions, Transitions]:
-    """What to train on, and whole episodes of each environment to keep back; of a single episode its last block.
+    """Training data, and whole held-out episodes of each environment; of a single episode its last block.
 
-    An episode ends where the next row does not go on from the last one.
+    An episode ends where the next row does not continue the last one.
 
     Args:
         data: of K environments.

@@ -1,4 +1,4 @@
-"""HDF5 files of strangers, looked at before anything is read of them."""
+"""Untrusted HDF5 files, checked before anything is read from them."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ def require_plain_hdf5(path: Path) -> None:
 
     Raises:
         OSError: if it is no HDF5 file.
-        ValueError: telling what is wrong with it.
+        ValueError: naming what is wrong with it.
     """
     import h5py  # comes with what writes netCDF
 

@@ -1,4 +1,4 @@
-"""Transitions that somebody logged: read, checked, and grouped into environments."""
+"""Logged transitions: read, checked, and grouped into environments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.transitions import Transitions
 
 ENVIRONMENT = "environment"
-"""The column that tells environments apart where no other is named."""
+"""The default column that identifies environments."""
 RESERVED = ("state", "action", "next_state", "reward", "step", "episode")
 """Arrays with a meaning of their own; every other one with a value for each row can group."""
 
@@ -32,7 +32,7 @@ class Log:
         action: ``[n, A]``.
         next_state: ``[n, S]``.
         reward: ``[n]``, or None.
-        step: ``[n]``, each row's step within its episode, or None where that is told by the order of the rows.
+        step: ``[n]``, each row's step within its episode, or None where the order of the rows gives it.
         episode: ``[n]``, which rows belong to one episode, or None.
         columns: what rows can be grouped by: name and values ``[n]``.
         bounds: lower and upper bounds of the actions, each ``[A]``, where they are known.
@@ -61,7 +61,7 @@ class LoggedData:
         labels: what each environment is called: numbers where the column held quantities, else names.
         column: what they were grouped by.
         rewarded: whether there were rewards.
-        bounds: lower and upper bounds of the actions, each ``[A]``; the extremes seen where nothing tells them.
+        bounds: lower and upper bounds of the actions, each ``[A]``; the observed extremes where they are unknown.
     """
 
     transitions: Transitions
@@ -74,7 +74,7 @@ class LoggedData:
         """The environment of that name alone.
 
         Raises:
-            UserError: if there is none, telling those that there are.
+            UserError: if there is none, naming those that there are.
         """
         names = [label(one) for one in self.labels]
         if name not in names:
@@ -124,7 +124,7 @@ def _column(log: Log, group: str | None) -> np.ndarray:
     if group is None or group not in log.columns:
         there = f"its columns are {', '.join(log.columns)}" if log.columns else "it has none that could group"
         raise UserError(
-            f"{log.name} has no column {group or ENVIRONMENT!r} that tells the environments apart ({there}): name one "
+            f"{log.name} has no column {group or ENVIRONMENT!r} that identifies the environments ({there}): name one "
             "by --group, or give a file for each environment"
         )
     values = log.columns[group]
@@ -135,7 +135,7 @@ def _column(log: Log, group: str | None) -> np.ndarray:
 
 
 def _short_names(logs: Sequence[Log]) -> list[str]:
-    """The last part of each name, where that is enough to tell them apart."""
+    """The last part of each name, where these differ."""
     short = [Path(log.name).stem for log in logs]
     names = short if len(set(short)) == len(short) else [log.name for log in logs]
     if len(set(names)) < len(names):
@@ -173,7 +173,7 @@ def _transitions(log: Log, environment: Tensor, rewarded: bool) -> Transitions:
 
 
 def _pieces(log: Log, environment: np.ndarray) -> np.ndarray:
-    """A number for each row ``[n]``, which rises where a row does not go on from the one before it."""
+    """A number for each row ``[n]``, which increases where a row does not continue the previous one."""
     follows = (log.state[1:].astype(np.float32) == log.next_state[:-1].astype(np.float32)).all(1)
     return np.cumsum(np.concatenate([[True], ~(follows & (environment[1:] == environment[:-1]))]))
 
@@ -185,14 +185,14 @@ def _counted(pieces: np.ndarray) -> np.ndarray:
 
 
 def read_npz(file: Path) -> Log:
-    """One ``.npz``: state, action, next_state, and as one likes reward, step, episode and columns to group by.
+    """One ``.npz``: state, action, next_state, and optionally reward, step, episode and columns to group by.
 
     Raises:
         UserError: if an array is missing, not of numbers, of a wrong shape or length, or not finite.
     """
     try:
         require_file(file)
-        with file.open("rb") as content:  # is_zipfile would take a file that may not be read for another kind
+        with file.open("rb") as content:  # is_zipfile would report an unreadable file as another kind
             if not is_zipfile(content):
                 raise UserError(
                     f"{file} is not an .npz file: save one by numpy.savez(file, state=..., action=..., ...); "

@@ -1,4 +1,4 @@
-"""What stands for the family of environments of a run that was fitted to logged data: there is no simulator."""
+"""The family of environments of a run that was fitted to logged data, without a simulator."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -41,7 +41,7 @@ class DataDescription:
         high: upper bounds, ``[A]``.
         state_dim: size S of an observation.
         rewarded: whether rewards were logged.
-        family: the registered family whose task and simulator serve, if any.
+        family: the registered family whose task and simulator are used, if any.
     """
 
     sources: tuple[str, ...]
@@ -82,7 +82,7 @@ class DataDescription:
         """That of a run, or None for a run that acted in a simulator.
 
         Raises:
-            UserError: if the file is damaged, or names a family whose code came with the folder.
+            UserError: if the file is damaged, or names a family whose code is in the folder.
         """
         file = folder / FILE
         if not file.is_file():
@@ -110,12 +110,12 @@ class DataDescription:
         bounds = is_numbers(values["low"]) and is_numbers(values["high"]) and 0 < len(self.low) == len(self.high)
         counts = is_count(self.state_dim) and 0 < self.state_dim <= LARGEST_STATE and isinstance(self.rewarded, bool)
         if not (texts and alike and bounds and counts and len(self.low) <= LARGEST_STATE):
-            raise ValueError("its fields do not go together")
+            raise ValueError("its fields are inconsistent")
 
 
 @dataclass(frozen=True)
 class Spaces:
-    """The sizes of logged observations and actions, as a task asks an environment for them."""
+    """The sizes of logged observations and actions, in the form of an environment's."""
 
     observation_space: Box
     action_space: Box
@@ -133,7 +133,7 @@ def _no_reward(state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LoggedFamily(Family):
-    """A family whose environments are known by their logs alone, or by a registered family's simulator too."""
+    """A family whose environments have logs only, or a registered family's simulator too."""
 
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
@@ -141,7 +141,7 @@ class LoggedFamily(Family):
 
     @classmethod
     def of(cls, data: DataDescription) -> "LoggedFamily":
-        """The family that stands behind a description."""
+        """The family of a description."""
         simulator = None if data.family is None else find_family(data.family)
         parameter: str | tuple[str, ...] = data.column
         unit: str | tuple[str, ...] = data.unit
@@ -164,7 +164,7 @@ class LoggedFamily(Family):
 
     @property
     def actions(self) -> Box:
-        """The bounds of the actions; nothing plans where they are those that were seen."""
+        """The bounds of the actions; where these are the observed extremes nothing plans."""
         return Box(np.array(self.low, np.float32), np.array(self.high, np.float32))
 
     def parse_context(self, value: Any) -> Context:
@@ -189,10 +189,10 @@ class LoggedFamily(Family):
 
 
 def require_simulator(family: Family) -> None:
-    """Refuse a command that acts where there are only logs.
+    """Refuse a command that needs a simulator where there are only logs.
 
     Raises:
-        UserError: naming the command that does not act.
+        UserError: naming the command that needs none.
     """
     if isinstance(family, LoggedFamily) and family.simulator is None:
         raise UserError(NO_SIMULATOR)

@@ -20,7 +20,7 @@ from pyro_dynamics.io.files import check_free_space, reason
 from pyro_dynamics.io.untrusted_folders import require_inside
 
 NOT_A_COLUMN = {"id", "seed", "total_steps"}
-"""What Minari itself notes of every episode."""
+"""Minari's own metadata of every episode."""
 
 
 def minari() -> Any:
@@ -98,7 +98,7 @@ def _open(source: str) -> Any:
 
 
 def _look_at(folder: Path) -> None:
-    """Raises UserError or ValueError where a data set leads out of its folder, or claims what cannot be there."""
+    """Raises UserError or ValueError where a data set links out of its folder, or claims impossible sizes."""
     require_inside(folder)
     for file in sorted(folder.glob("*.json")):
         read_json(file)
@@ -107,7 +107,7 @@ def _look_at(folder: Path) -> None:
 
 
 def _refuse_other_shapes(where: str, episode: Any, entries: int, actions: int) -> None:
-    """Raises UserError unless the arrays of an episode are numbers of the shapes that its spaces tell."""
+    """Raises UserError unless the arrays of an episode are numbers of the shapes of its spaces."""
     steps = len(episode)
     wanted = {"observations": (steps + 1, entries), "actions": (steps, actions), "rewards": (steps,)}
     for name, shape in wanted.items():
@@ -129,7 +129,7 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _columns(source: str, metadata: list[dict[str, Any]], episodes: Sequence[Any]) -> dict[str, np.ndarray]:
-    """Whatever every episode has one value of: of its metadata, or of its infos."""
+    """Everything with one value in every episode: of its metadata, or of its infos."""
     columns: dict[str, np.ndarray] = {}
     infos = [_flat(episode.infos or {}) for episode in episodes]
     constant = [{name: _only(value) for name, value in one.items()} for one in infos]
@@ -174,7 +174,7 @@ def write_minari(
         words: describes the data set.
 
     Raises:
-        UserError: if it exists already, is not called as Minari wants it, or cannot be written.
+        UserError: if it exists already, has a name that Minari does not accept, or cannot be written.
     """
     package = minari()
     from minari.data_collector import EpisodeBuffer
@@ -189,8 +189,8 @@ def write_minari(
         try:
             namespace, *_ = parse_dataset_id(name)
         except (ValueError, TypeError):  # the latter for a name without a version
-            raise UserError(f"Minari wants names such as pendulum-v0 or mine/pendulum-v0, not {name!r}") from None
-        warnings.simplefilter("ignore")  # about an author and a link that nobody gave
+            raise UserError(f"Minari requires names such as pendulum-v0 or mine/pendulum-v0, not {name!r}") from None
+        warnings.simplefilter("ignore")  # about a missing author and link
         place = get_dataset_path(name)
         begun = place.with_name(place.name + ".part")
         try:
@@ -214,8 +214,8 @@ def write_minari(
                 create_namespace(namespace)
             Path(dataset.storage.data_path).parent.replace(place)
         except (ValueError, OSError) as fault:
-            told = reason(fault) if isinstance(fault, OSError) else fault
-            raise UserError(f"cannot write the Minari data set {target}: {told}") from None
+            why = reason(fault) if isinstance(fault, OSError) else fault
+            raise UserError(f"cannot write the Minari data set {target}: {why}") from None
         finally:
             rmtree(begun, ignore_errors=True)
         return place
@@ -229,7 +229,7 @@ def most_bytes(episodes: Sequence[dict[str, Any]]) -> int:
 
 @contextmanager
 def _root_of(target: str) -> Iterator[str]:
-    """The id that Minari shall use; for a folder it is the folder's name, and Minari's root is the folder above."""
+    """The id for Minari; for a folder it is the folder's name, and Minari's root is the parent folder."""
     if not target.startswith((".", "/", "~")):
         yield target
         return

@@ -1,6 +1,6 @@
-"""Contexts and schedules as other libraries have them: CARL's dictionaries, NS-Gym's update functions.
+"""Contexts and schedules of other libraries: CARL's dictionaries, NS-Gym's update functions.
 
-Neither library is needed to use these functions: they take what those libraries make.
+Neither library is needed to use these functions: they take the objects of those libraries.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ def from_carl(
     Args:
         contexts: by their id, as ``CARLEnv(contexts=...)`` takes them.
         features: the context features that are the family's parameters, in that order.
-        defaults: what features have that are not in a context, as ``get_default_context()`` gives it. Features that no
-            parameter stands for must have these values.
+        defaults: values of features that are not in a context, as ``get_default_context()`` gives them. Features that
+            are no parameter must have these values.
 
     Raises:
         UserError: if a feature is missing, no number, or would silently not be applied.
@@ -37,7 +37,7 @@ def from_carl(
         for name, value in context.items():
             if name not in features and (defaults is None or name not in defaults or defaults[name] != value):
                 raise UserError(
-                    f"CARL context {key!r} has {name} = {value!r}, which no parameter of the family stands for: it "
+                    f"CARL context {key!r} has {name} = {value!r}, which is no parameter of the family: it "
                     "would not be applied. Name it among the features, leave it out, or give it as a default"
                 )
         missing = [name for name in features if name not in whole]
@@ -50,13 +50,13 @@ def from_carl(
 def from_ns_gym(updates: Sequence[Any], start: Context, steps: int) -> Schedule:
     """The schedule that NS-Gym's update functions make of a context.
 
-    As in its wrappers, a function sees the present value and the step's number before each step, from 0 on; it asks its
-    own scheduler whether to change anything.
+    As in its wrappers, a function gets the current value and the step's number before each step, from 0 on; its own
+    scheduler decides whether anything changes.
 
     Args:
         updates: an ``ns_gym.base.UpdateFn`` for each parameter, or None where one stays.
         start: the context before the first step.
-        steps: how many steps to ask for; the last context stays.
+        steps: number of steps; the last context stays.
 
     Raises:
         UserError: if there are not as many functions as parameters, or a function gives no number.

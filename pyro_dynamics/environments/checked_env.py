@@ -1,4 +1,4 @@
-"""A guard around somebody's environment: it tells what went wrong there, in which context and at which step."""
+"""A wrapper that checks an environment: its errors name the fault, the context and the step."""
 
 import signal
 import threading
@@ -20,22 +20,22 @@ WANTED = {
     "step": "(observation, reward, terminated, truncated, info)",
     "reset": "(observation, info)",
 }
-"""What Gymnasium's API wants back."""
+"""What Gymnasium's API requires."""
 
 DAY = 86400
-"""Seconds, the longest limit of a step; the alarm of a system cannot be set for ever."""
+"""Seconds, the longest limit of a step; the system's alarm has a maximum."""
 
 
 class TookTooLong(BaseException):
-    """A step is over its time limit; no ``except Exception`` in an environment shall catch it."""
+    """A step exceeded its time limit; no ``except Exception`` in an environment may catch it."""
 
 
 class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
-    """Checks what an environment gives: whether it raises, hangs, or gives what is no finite number or another shape.
+    """Checks an environment: whether it raises, hangs, or returns non-finite numbers or another shape.
 
     A fault is raised as :class:`~pyro_dynamics.errors.EnvironmentFault`, with the environment's own exception as its
-    cause. Where it is ``tolerant`` the fault comes in ``info["fault"]`` instead, and the environment is left alone,
-    where it was last well, until the next reset with a seed.
+    cause. Where it is ``tolerant`` the fault is in ``info["fault"]`` instead, and the environment is not stepped,
+    staying in its last valid state, until the next reset with a seed.
 
     Args:
         env: is a :class:`~pyro_dynamics.environments.HiddenParameter`, or has one inside.
@@ -47,7 +47,7 @@ class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
         gymnasium.Wrapper.__init__(self, env)
         self.axis = axis
         self.index: int | None = None
-        """Its number among those in lockstep: then its infos are left out, which need not have the same shapes."""
+        """Its index in a vector environment: then its infos are dropped, which need not have the same shapes."""
         self.tolerant = False
         self.limit: float | None = None
         """Seconds that a step or reset may take; see :func:`limit_steps`."""
@@ -99,7 +99,7 @@ class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _wrong(self, observation: Any) -> str:
-        """What is wrong with an observation; nothing if it is well."""
+        """What is wrong with an observation; empty if it is valid."""
         try:
             values = np.asarray(observation)
         except (ValueError, TypeError):
@@ -117,11 +117,11 @@ class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
         if isinstance(fault, TookTooLong):
             return f"{method}() took longer than {self.limit:g} s"
         if _raised_by_wrapper(fault) and isinstance(fault, ValueError) and "values to unpack" in str(fault):
-            return f"{method}() must return {WANTED[method]}, as Gymnasium's API wants it, and gave something else"
+            return f"{method}() must return {WANTED[method]}, as in Gymnasium's API, and returned something else"
         return f"{method}() raised {' '.join(f'{type(fault).__name__}: {fault}'.split()).removesuffix(': ')[:300]}"
 
     def _fail(self, what: str, cause: BaseException | None = None) -> dict[str, Any]:
-        """The info of a step that went wrong; raises the fault unless that is tolerated."""
+        """The info of a faulty step; raises the fault unless it is tolerated."""
         where = "" if self.index is None else f" {self.index}"
         context = hidden_parameter(self.env).context
         fault = EnvironmentFault(f"environment{where} ({self.axis} = {context}), step {self._step}: {what}")
@@ -132,9 +132,9 @@ class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
         return {"fault": fault}
 
 
-def guards(robots: Any) -> Iterator[Guarded]:
-    """The guard of every environment of a vector, or of a list, that has one."""
-    for env in robots if isinstance(robots, list) else getattr(robots, "envs", ()):
+def guards(envs: Any) -> Iterator[Guarded]:
+    """The checking wrapper of every environment of a vector, or of a list, that has one."""
+    for env in envs if isinstance(envs, list) else getattr(envs, "envs", ()):
         while isinstance(env, gymnasium.Wrapper):
             if isinstance(env, Guarded):
                 yield env
@@ -142,25 +142,25 @@ def guards(robots: Any) -> Iterator[Guarded]:
             env = env.env
 
 
-def limit_steps(robots: SyncVectorEnv | list[gymnasium.Env], seconds: float | None) -> None:
-    """Let no step or reset of an environment take longer than so many seconds.
+def limit_steps(envs: SyncVectorEnv | list[gymnasium.Env], seconds: float | None) -> None:
+    """Limit every step and reset of an environment to so many seconds.
 
-    An alarm of the operating system ends one that does: in Python code, and wherever it waits; a loop inside of a
-    compiled library is only ended where it comes back to Python.
+    An alarm of the operating system interrupts one that takes longer: in Python code, and in blocking calls; a loop
+    inside a compiled library is only interrupted when it returns to Python.
 
     Raises:
-        UserError: if the number is not positive, or there are no such alarms here.
+        UserError: if the number is not positive, or the system has no such alarms.
     """
     if seconds is None:
         return
     require_step_limit(seconds)
     signal.signal(signal.SIGALRM, _alarm)
-    for guard in guards(robots):
+    for guard in guards(envs):
         guard.limit = seconds
 
 
 def require_step_limit(seconds: float | None) -> None:
-    """Refuse a limit that :func:`limit_steps` would refuse, before there are robots.
+    """Refuse a limit that :func:`limit_steps` would refuse, before environments are made.
 
     Raises:
         UserError: if it would.

@@ -1,4 +1,4 @@
-"""True contexts in words and as numbers: a number, a name, or a number for each of several parameters."""
+"""True contexts as text and as numbers: a number, a name, or a number for each of several parameters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def label(context: Any) -> str:
-    """A context as people write it: 6 for 6.0, back-foot, 1.5,0.8 for several numbers, unknown for None."""
+    """A context as text: 6 for 6.0, back-foot, 1.5,0.8 for several numbers, unknown for None."""
     if context is None:
         return "unknown"
     return context if isinstance(context, str) else ",".join(f"{number:g}" for number in np.atleast_1d(context))

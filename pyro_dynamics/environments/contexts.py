@@ -34,7 +34,7 @@ def same_context(first: Context, second: Context) -> bool:
 
 
 def split_context(value: Any, parameters: Sequence[str]) -> list[Any]:
-    """One value for each parameter, out of any way in which people write a context.
+    """One value for each parameter, from any form of a context.
 
     A single one is taken as it is, or written ``mass=1.5``. Several are written ``1.5,0.8`` in the order of the
     parameters, or ``mass=1.5,damping=0.8`` in any order, or given as a sequence or as a mapping from their names.
@@ -81,7 +81,7 @@ def parse_number(
     except (TypeError, ValueError, OverflowError):
         raise UserError(f"{name} must be a number{of}, not {value!r}") from None
     within = low <= number <= high if closed else low < number < high
-    if not within or not math.isfinite(number):  # NaN compares false and lands here too
+    if not within or not math.isfinite(number):  # NaN compares false and is refused too
         bounds = (
             f"lie between {low:g} and {high:g} {unit}" if math.isfinite(low) or math.isfinite(high) else "be finite"
         )

@@ -8,7 +8,7 @@ from pyro_dynamics.registry import import_object
 
 
 def load_family(text: str) -> Family:
-    """Import ``package.module``, looked for in the current folder too, and call what it has under that name.
+    """Import ``package.module``, searched for in the current folder too, and call the object of that name.
 
     Raises:
         UserError: if there is no such module or name, or if it does not give a :class:`Family`.

@@ -31,9 +31,9 @@ class Family:
         parameter: the keyword that is hidden, or a tuple of several.
         unit: of the parameter, for axes and tables, or a tuple of as many.
         train: the contexts to learn from: numbers, names of categories, or tuples with a number for each parameter.
-        test: the contexts to be met later, or named sets of them.
+        test: the contexts to test on, or named sets of them.
         task: makes the task that the planner needs.
-        description: one line for people.
+        description: one line.
 
     Raises:
         UserError: if units or contexts do not fit the parameters.
@@ -116,7 +116,7 @@ class Family:
         return own(value) if own is not None else self._parse(value)
 
     def _parse(self, value: Any) -> Context:
-        """A context of an environment that has no rules of its own: finite numbers, or categories that it declares."""
+        """A context of an environment without its own parser: finite numbers, or categories that it declares."""
         values = split_context(value, self.parameters)
         if self.numeric:
             return as_context([parse_number(v, n, unit=u) for v, n, u in zip(values, *self._names, strict=True)])
@@ -156,7 +156,7 @@ class Family:
     def parse_schedule(self, text: str, steps: int = 1000) -> Schedule:
         """The schedule written as ``0:-6,500:6``, or in another form of ``schedule_text``.
 
-        Every context is checked before anything runs. A sine or a random walk goes on for ``steps``.
+        Every context is checked before anything runs. A sine or a random walk lasts for ``steps``.
         """
         schedule = parse_schedule(text, self.parse_context, steps)
         return replace(schedule, changes=tuple((step, self.parse_context(value)) for step, value in schedule.changes))
@@ -164,8 +164,8 @@ class Family:
     def make(self, context: Context | Schedule, max_steps: int, **how: Any) -> gymnasium.Env:
         """One environment whose episodes are truncated after ``max_steps`` steps.
 
-        Its true context is in ``info["context"]``, read back from the simulator, and never in the observation. What it
-        does wrong is told by an :class:`~pyro_dynamics.errors.EnvironmentFault`.
+        Its true context is in ``info["context"]``, read back from the simulator, and never in the observation. Its
+        faults are raised as :class:`~pyro_dynamics.errors.EnvironmentFault`.
 
         Args:
             context: the hidden parameters, or how they change.
@@ -173,14 +173,14 @@ class Family:
             how: more arguments of the constructor, such as ``render_mode``.
 
         Raises:
-            UserError: if the simulator does not accept a context, or did not take it, or its constructor not the rest.
+            UserError: if the simulator does not accept or apply a context, or its constructor not the other arguments.
         """
         schedule = context if isinstance(context, Schedule) else Schedule.constant(self.parse_context(context))
         start = self.parse_context(schedule.at(0))
         env = self._create(start, max_steps, how)
         if hidden_parameter(env) is None:
             env = AttributeContext(env, self.parameter, start)
-        # A task may read the true context in info, and sees no observation that is not well.
+        # A task may read the true context in info, and gets valid observations only.
         return self.make_task().wrap(ScheduledContext(Guarded(env, self.axis), schedule))
 
     def _create(self, context: Context, max_steps: int, how: Mapping[str, Any]) -> gymnasium.Env:
@@ -201,7 +201,7 @@ class Family:
             ) from fault
 
     def make_vector(self, contexts: Sequence[Context | Schedule], max_steps: int, **how: Any) -> SyncVectorEnv:
-        """K environments in lockstep, with autoreset off: the step after an end would be a false transition.
+        """K environments in lockstep, with autoreset off: the step after an end would be a spurious transition.
 
         Args:
             contexts: of each environment.
@@ -215,7 +215,7 @@ class Family:
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
         check_spaces(self.name, vector.single_observation_space, vector.single_action_space)
         for guard, context in zip(guards(vector), contexts, strict=True):
-            guard.index = contexts.index(context)  # robots of one context have its number
+            guard.index = contexts.index(context)  # environments with the same context share its index
         return vector
 
 

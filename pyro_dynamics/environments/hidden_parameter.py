@@ -13,7 +13,7 @@ from pyro_dynamics.errors import UserError
 class HiddenParameter:
     """Mixin for a Gymnasium environment or wrapper: read and change its hidden parameter, also in mid-episode.
 
-    :attr:`context` is always read back from the simulator, never from a remembered value. Where :attr:`parameter`
+    :attr:`context` is always read back from the simulator, never from a stored value. Where :attr:`parameter`
     names several, a context is a tuple of numbers in that order.
     """
 
@@ -38,7 +38,7 @@ class HiddenParameter:
         """What the simulator uses now."""
 
     def set_context(self, value: Any) -> None:
-        """Change the hidden parameter from the next step on, and check that the simulator took it.
+        """Change the hidden parameter from the next step on, and check that the simulator applied it.
 
         Raises:
             UserError: if the simulator does not accept the value, or holds another one afterwards.
@@ -120,7 +120,7 @@ class AttributeContext(HiddenParameterWrapper):
         try:
             return as_context(values)
         except (TypeError, ValueError):
-            return repr(values)  # no context at all: it differs from every one that was asked for
+            return repr(values)  # no context at all: it differs from every requested one
 
 
 def hidden_parameter(env: gymnasium.Env) -> Any:

@@ -1,4 +1,4 @@
-"""The families that are ready to train on."""
+"""The registered families."""
 
 from dataclasses import replace
 

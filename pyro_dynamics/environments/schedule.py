@@ -13,7 +13,7 @@ from pyro_dynamics.environments.hidden_parameter import hidden_parameter
 from pyro_dynamics.errors import UserError
 
 LAST_STEP = 1_000_000
-"""A ramp stores as many contexts, and no episode is longer."""
+"""A ramp stores this many contexts, and no episode is longer."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Schedule:
 
     Attributes:
         changes: (first step, context) pairs in order, from step 0 on.
-        length: how many steps it was made for, where it would go on changing after them.
+        length: how many steps it was made for, where it would change after them too.
 
     Example:
         >>> Schedule(((0, -6.0), (500, 6.0))).at(499)
@@ -35,7 +35,7 @@ class Schedule:
     def __post_init__(self) -> None:
         steps = [step for step, _ in self.changes]
         if not steps or steps[0] != 0 or steps != sorted(set(steps)):
-            raise UserError(f"a schedule starts at step 0 and goes on at rising steps, not at {steps}")
+            raise UserError(f"a schedule starts at step 0 and continues at increasing steps, not at {steps}")
         if steps[-1] > LAST_STEP:
             raise UserError(f"a schedule goes to step {LAST_STEP} at most, not to {steps[-1]}")
 
@@ -61,7 +61,7 @@ class Schedule:
 
 
 class ScheduledContext(gymnasium.Wrapper, RecordConstructorArgs):
-    """Sets the hidden parameter before each step as the schedule says, and tells the true context in ``info``."""
+    """Sets the hidden parameter before each step by the schedule, and writes the true context to ``info``."""
 
     def __init__(self, env: gymnasium.Env, schedule: Schedule) -> None:
         RecordConstructorArgs.__init__(self, schedule=schedule)

@@ -1,4 +1,4 @@
-"""Ways in which numbers change with the steps: a ramp, a sine, a random walk."""
+"""Schedules from formulas: a ramp, a sine, a random walk."""
 
 import math
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from pyro_dynamics.environments.schedule import Schedule
 from pyro_dynamics.errors import UserError
 
 DIGITS = 6
-"""Contexts are rounded to so many digits, as people would write them."""
+"""Contexts are rounded to this many digits, for readability."""
 
 
 def ramp(points: Sequence[tuple[int, Context]]) -> Schedule:
-    """From point to point in a straight line; the last context stays.
+    """Piecewise linear between points; the last context stays.
 
     Args:
         points: (step, context) pairs in order, from step 0 on.
@@ -35,7 +35,7 @@ def sine(low: Context, high: Context, period: float, steps: int) -> Schedule:
 
 
 def random_walk(start: Context, sd: Context, low: Context, high: Context, steps: int, seed: int = 0) -> Schedule:
-    """Normal steps of standard deviation ``sd`` from ``start`` on, thrown back at the bounds; the same for a seed."""
+    """Normal steps of standard deviation ``sd`` from ``start`` on, reflected at the bounds; the same for a seed."""
     ends = list(zip(*map(numbers, (start, sd, low, high)), strict=True))
     if any(not (bottom < top and bottom <= begin <= top and width > 0) for begin, width, bottom, top in ends):
         raise UserError("a random walk needs a start between low and high, and a standard deviation above 0")

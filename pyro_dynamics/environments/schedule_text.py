@@ -1,4 +1,4 @@
-"""Schedules as people write them, on the command line and in files."""
+"""Schedules as text, on the command line and in files."""
 
 import csv
 import re
@@ -30,9 +30,9 @@ def parse_schedule(text: str, parse: Parse, steps: int) -> Schedule:
     written in a schedule too: ``0:1,0.5,500:2,0.5``.
 
     Args:
-        text: what a person wrote.
+        text: as given by the user.
         parse: reads a context.
-        steps: how long a sine or a random walk goes on.
+        steps: length of a sine or a random walk.
 
     Raises:
         UserError: if the text, a file or a context cannot be read.

@@ -1,4 +1,4 @@
-"""Robots put where another one is in its episode, under contexts of their own."""
+"""Copies the state of one environment in mid-episode into another one with its own context."""
 
 import copy
 from collections import deque
@@ -14,15 +14,15 @@ from pyro_dynamics.environments.hidden_parameter import hidden_parameter
 from pyro_dynamics.errors import UserError
 
 PLAIN = (bool, int, float, str, type(None), np.ndarray, np.generic, np.random.Generator)
-"""What is copied from a robot to its twin: data, never a simulator, a space or a wrapper."""
+"""What is copied from an environment to its twin: data, never a simulator, a space or a wrapper."""
 HOW_IT_WAS_MADE = ("_ezpickle_args", "_ezpickle_kwargs", "_saved_kwargs")
 
 
 def put_where(twin: gymnasium.Env, original: gymnasium.Env) -> None:
-    """Put ``twin`` where ``original`` is in its episode, random stream included; the twin's context stays.
+    """Copy the state of ``original`` in its episode to ``twin``, random stream included; the twin's context stays.
 
-    Copying the object would be slow, and would not do: environments of Gymnasium that are copied by their constructor
-    (EzPickle) begin anew.
+    Copying the object would be slow, and would lose the state: Gymnasium's environments are copied by their constructor
+    (EzPickle), which starts from the beginning.
 
     Args:
         twin: made by the same family, perhaps under another context, and reset before.
@@ -34,7 +34,7 @@ def put_where(twin: gymnasium.Env, original: gymnasium.Env) -> None:
         vars(own).update({name: copy.deepcopy(value) for name, value in _plain(other)})
     inner, source = twin.unwrapped, original.unwrapped
     if isinstance(getattr(inner, "model", None), mujoco.MjModel):
-        # All of it: what a step begins with may be derived from an older state, as the place of Ant's torso.
+        # All of it: a step may start from quantities derived from an older state, as the position of Ant's torso.
         mujoco.mj_copyData(inner.data, inner.model, source.data)  # type: ignore[attr-defined]
     if not same_context(hidden.context, context):  # attributes may hold it, and applied forces are part of the state
         hidden.set_context(context)
@@ -44,9 +44,9 @@ def check_twins(twin: gymnasium.Env, original: gymnasium.Env, alike: gymnasium.E
     """Refuse environments whose constructor derives numbers from the context that setting it does not.
 
     Args:
-        twin: just made; put where ``original`` is.
+        twin: just made; gets the state of ``original``.
         original: just made, under another context.
-        alike: just made, under the twin's context: the twin must still be like it.
+        alike: just made, under the twin's context: the twin must still be equal to it.
 
     Raises:
         UserError: naming the first number that is not.
@@ -75,7 +75,7 @@ def _plain(env: gymnasium.Env) -> Iterator[tuple[str, Any]]:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether ``value`` is data through and through."""
+    """Whether ``value`` is plain data at every level."""
     if isinstance(value, dict):
         return all(map(is_plain, value.values()))
     if isinstance(value, list | tuple | deque):

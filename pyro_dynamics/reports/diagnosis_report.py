@@ -1,4 +1,4 @@
-"""The report of ``pyro-dynamics diagnose``: what was measured, in tables, pictures and words for people."""
+"""The report of ``pyro-dynamics diagnose``: its results in tables, figures and text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from pyro_dynamics.environments import Family
 from pyro_dynamics.plots.posterior_figures import draw_k_hat, draw_latents, draw_pairs, draw_prior_posterior
 from pyro_dynamics.plots.prediction_figures import draw_coverage, draw_fans, draw_pit, draw_traversal
 from pyro_dynamics.plots.sbc_figure import draw_sbc
-from pyro_dynamics.reports.report import Picture, Report, Section, Table
+from pyro_dynamics.reports.report import Figure, Report, Section, Table
 from pyro_dynamics.tasks import Task
 
 R_HAT = 1.01
-"""Above this independent refits do not agree (Vehtari et al. 2021)."""
+"""Above this independent refits disagree (Vehtari et al. 2021)."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Posterior:
         latents: all of them together.
         others: latent means ``[K, d]`` of other runs.
         paths: latent traversal: for each environment the path ``[H]`` of one state, and that state's index; None
-            where there is but one environment.
-        sbc: simulation-based calibration, if it was asked for.
-        nuts: comparison with NUTS in each environment, if it was asked for.
+            where there is only one environment.
+        sbc: simulation-based calibration, if requested.
+        nuts: comparison with NUTS in each environment, if requested.
     """
 
     tree: DataTree
@@ -87,8 +87,8 @@ def run_report(found: Findings) -> Report:
 
 def _verdicts(found: Findings) -> Section:
     words = [
-        "Each environment has a posterior over its latent, given the network, and is judged by itself. The network "
-        "is taken as it is: that its own weights are uncertain shows only in the predictions."
+        "Each environment has a posterior over its latent, given the network, and is judged separately. The network "
+        "is fixed: the uncertainty of its weights shows only in the predictions."
     ]
     rows = [[one.environment, one.words, one.why] for one in found.verdicts]
     return Section("Verdict", words, [Table([found.family.axis, "verdict", "why"], rows)])
@@ -110,27 +110,27 @@ def _guide(found: Findings, posterior: Posterior) -> Section:
                 f"{quality.unstable:.0%}",
             ]
         )
-    head = [found.family.axis, "k-hat", "effective draws", "pull on the mean (sd)", "width", "nats from the prior"]
-    head += ["LOO, nats a transition", "of them unstable"]
+    head = [found.family.axis, "k-hat", "effective draws", "shift of the mean (sd)", "width", "KL to the prior (nats)"]
+    head += ["LOO, nats per transition", "share with Pareto k above the threshold"]
     threshold = posterior.quality[0].importance.threshold
     words = [
         f"Draws of the guide are weighted by the model. Below a k-hat of {threshold:.2f} the weights have a tail that "
-        "can be relied upon, and the weighted draws stand for the posterior; above it the guide misses a part of the "
-        "posterior, and nothing computed from the weights holds. Width is the guide's standard deviation over that of "
-        "the weighted draws, for each latent dimension: above 1 the guide is too wide, which k-hat does not mind. "
-        "LOO is leave-one-out, corrected for the approximate posterior."
+        "is reliable, and the weighted draws represent the posterior; above it the guide misses a part of the "
+        "posterior, and nothing computed from the weights is valid. Width is the guide's standard deviation over that "
+        "of the weighted draws, for each latent dimension: above 1 the guide is over-dispersed, which k-hat does not "
+        "detect. LOO is leave-one-out, corrected for the approximate posterior."
     ]
     tables = [Table(head, rows)]
     if posterior.latents.r_hat is not None:
         tables.append(_refits(found, posterior.latents, posterior.latents.r_hat))
         words.append(
-            "The guide was fitted again from other starts, with the network as it is. R-hat compares the fits, and "
-            f"should be at most {R_HAT}; for draws of one guide it would say nothing."
+            "The guide was fitted again from other initialisations, with the network fixed. R-hat compares the fits, "
+            f"and should be at most {R_HAT}; for draws of one guide it would be meaningless."
         )
     k_hat = [quality.importance.k_hat for quality in posterior.quality]
-    picture = draw_k_hat(found.labels, k_hat, [threshold] * len(k_hat))
-    pictures = [Picture("k-hat", picture, "K-hat of each environment's guide.")]
-    return Section("Is the guide near its posterior?", words, tables, pictures)
+    figure = draw_k_hat(found.labels, k_hat, [threshold] * len(k_hat))
+    figures = [Figure("k-hat", figure, "K-hat of each environment's guide.")]
+    return Section("Is the guide near its posterior?", words, tables, figures)
 
 
 def _refits(found: Findings, latents: Latents, r_hat: list[list[float]]) -> Table:
@@ -159,23 +159,23 @@ def _latents(found: Findings, posterior: Posterior) -> Section:
             found_fits = [f"{fit} for {name}" for fit, name in zip(found_fits, found.family.parameters, strict=True)]
         words.append(
             f"A linear probe from latent means to true contexts has {', '.join(found_fits)}. With few environments a "
-            "probe fits easily: trust contexts that were not used for it."
+            "probe fits easily: rely on contexts that were not used for it."
         )
     means = draw_latents(e.mean(0), e, found.family.train, found.family.axes, dict(posterior.others))
-    region = "Latent means with 94 % regions, and the contexts that a linear probe reads from them."
-    pictures = [
-        Picture("latents", means, region),
-        Picture("prior-posterior", draw_prior_posterior(posterior.tree), "Posterior beside the prior."),
+    region = "Latent means with 94 % regions, and the contexts that a linear probe predicts from them."
+    figures = [
+        Figure("latents", means, region),
+        Figure("prior-posterior", draw_prior_posterior(posterior.tree), "Posterior and prior."),
     ]
     if e.shape[-1] > 1:
-        pictures.append(Picture("pairs", draw_pairs(posterior.tree), "Draws of the guide, by pairs of dimensions."))
+        figures.append(Figure("pairs", draw_pairs(posterior.tree), "Draws of the guide, by pairs of dimensions."))
     if posterior.paths is not None:
         paths, state = posterior.paths
         name = found.task.state_names[state] if found.task.state_names else f"state {state}"
         by_label = {found.labels[k]: path for k, path in paths.items()}
-        caption = "What would happen under each environment's latent, from one start with the same actions."
-        pictures.append(Picture("traversal", draw_traversal(by_label, found.family.axis, name), caption))
-    return Section("What the latents have learned", words, (), pictures)
+        caption = "Predicted trajectories under each environment's latent, from one start with the same actions."
+        figures.append(Figure("traversal", draw_traversal(by_label, found.family.axis, name), caption))
+    return Section("What the latents have learned", words, (), figures)
 
 
 def _predictions(found: Findings) -> Section:
@@ -194,7 +194,7 @@ def _predictions(found: Findings) -> Section:
         )
     horizon = found.held_out.horizon
     head = [found.family.axis, "transitions", "log p, nats", "coverage of 90 %", f"{horizon} steps ahead"]
-    head += ["energy score", "right less wrong latents, nats"]
+    head += ["energy score", "gain over permuted latents, nats"]
     names = found.task.target_names or tuple(f"target {j}" for j in range(found.task.target_dim))
     by_target = [
         [name, *(f"{quality.crps[j]:.4g}" for quality in found.held_out.quality)] for j, name in enumerate(names)
@@ -202,27 +202,27 @@ def _predictions(found: Findings) -> Section:
     words = [
         "Episodes of the round that this checkpoint was not trained on. The energy score is that of all targets, each "
         "divided by its standard deviation; it and the CRPS below (in each target's unit) are better when smaller. If "
-        "wrong latents predict as well as the right ones, the network does not listen to them."
+        "permuted latents predict as well as the right ones, the network ignores them."
     ]
-    pictures = [
-        Picture(
+    figures = [
+        Figure(
             "pit",
             draw_pit(dict(zip(found.labels, found.held_out.pit, strict=True))),
-            "One-step PIT of each environment, over all targets. Flat is calibrated; a hump in the middle is too wide.",
+            "One-step PIT of each environment, over all targets. Flat is calibrated; a hump is over-dispersed.",
         )
     ]
     ahead = {
         label: quality.coverage_by_horizon for label, quality in zip(found.labels, found.held_out.quality, strict=True)
     }
-    pictures.append(Picture("coverage", draw_coverage(ahead), "Coverage of 90 % intervals, many steps ahead."))
+    figures.append(Figure("coverage", draw_coverage(ahead), "Coverage of 90 % intervals, many steps ahead."))
     if len(found.held_out.forecasts) == 1:
         fans = draw_fans(found.held_out.forecasts[0], found.labels, found.task.state_names or None)
-        pictures.append(Picture("fans", fans, "Foretold (50 and 90 %) and what happened, in a typical window."))
+        figures.append(Figure("fans", fans, "Predicted (50 and 90 %) and observed, in a typical window."))
     return Section(
-        "How well it foretells",
+        "How well it predicts",
         words,
         [Table(head, rows), Table(["CRPS, one step ahead", *found.labels], by_target)],
-        pictures,
+        figures,
     )
 
 
@@ -236,16 +236,16 @@ def _nuts(found: Findings, checks: Sequence[NutsCheck]) -> Section:
             "-" if one.correlation is None else f"{one.correlation:+.2f}",
             "-" if one.nuts_correlation is None else f"{one.nuts_correlation:+.2f}",
             number(one.k_hat),
-            f"{one.r_hat:.3f}{'' if one.chains_met else ' (not met)'}",
+            f"{one.r_hat:.3f}{'' if one.chains_met else ' (not mixed)'}",
         ]
         for label, one in zip(found.labels, checks, strict=True)
     ]
     head = [found.family.axis, "transitions", "mean error (sd)", "sd ratio", "correlation", "NUTS's", "k-hat", "R-hat"]
     words = [
         "A guide of the run's family and NUTS, both given the same few transitions of an environment. Where the chains "
-        "of NUTS have not met, it is no reference."
+        "of NUTS have not mixed, it is no reference."
     ]
-    return Section("Beside NUTS", words, [Table(head, rows)])
+    return Section("Comparison with NUTS", words, [Table(head, rows)])
 
 
 def _sbc(sbc: SBC) -> Section:
@@ -254,16 +254,16 @@ def _sbc(sbc: SBC) -> Section:
         for dimension, (p, shape) in enumerate(zip(sbc.p_values, sbc.shape, strict=True))
     ]
     words = [
-        f"{len(sbc.ranks)} environments were simulated from the prior, and the online belief was updated with what "
-        "happened in each. The rank of the true latent among draws of a calibrated belief is uniform. A belief that "
-        "forgets on purpose, or with a temperature below 1, is too wide."
+        f"{len(sbc.ranks)} environments were simulated from the prior, and the online belief was updated with the "
+        "transitions of each. The rank of the true latent among draws of a calibrated belief is uniform. A belief "
+        "with forgetting, or with a temperature below 1, is over-dispersed."
     ]
-    picture = Picture("sbc", draw_sbc(sbc), "Ranks of the true latents; the band holds 94 % of uniform counts.")
-    return Section("Simulation-based calibration", words, [Table(["latent", "p-value", "shape"], rows)], [picture])
+    figure = Figure("sbc", draw_sbc(sbc), "Ranks of the true latents; the band holds 94 % of uniform counts.")
+    return Section("Simulation-based calibration", words, [Table(["latent", "p-value", "shape"], rows)], [figure])
 
 
 def number(value: Any) -> str:
-    """A k-hat for people: minus infinity is that of the exact posterior."""
+    """A k-hat as text: minus infinity is that of the exact posterior."""
     if value == float("-inf"):
         return "exact"
     return f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""A report in sections of words, tables and pictures: as one HTML file that needs nothing else, and as Markdown."""
+"""A report in sections of text, tables and figures: as one self-contained HTML file, and as Markdown."""
 
 import base64
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ figure { margin: 1.5em 0; } img { max-width: 100%; height: auto; } figcaption { 
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture with what it shows.
+class Figure:
+    """A figure with what it shows.
 
     Attributes:
         name: of its file, without the ending.
         png: its bytes.
-        caption: what to look at.
+        caption: what it shows.
     """
 
     name: str
@@ -42,19 +42,19 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, then words, tables and pictures.
+    """A heading, then text, tables and figures.
 
     Attributes:
         heading: what it is about.
         words: paragraphs of plain text.
         tables: after the words.
-        pictures: after the tables.
+        figures: after the tables.
     """
 
     heading: str
     words: Sequence[str] = ()
     tables: Sequence[Table] = ()
-    pictures: Sequence[Picture] = ()
+    figures: Sequence[Figure] = ()
 
 
 @dataclass(frozen=True)
@@ -65,20 +65,20 @@ class Report:
     sections: Sequence[Section] = field(default_factory=list)
 
     @property
-    def pictures(self) -> list[Picture]:
-        """All pictures, in order."""
-        return [picture for section in self.sections for picture in section.pictures]
+    def figures(self) -> list[Figure]:
+        """All figures, in order."""
+        return [figure for section in self.sections for figure in section.figures]
 
 
 def to_html(report: Report) -> str:
-    """One file with its pictures inside."""
+    """One file with embedded figures."""
     body = [f"<h1>{escape(report.title)}</h1>"]
     for section in report.sections:
         body.append(f"<h2>{escape(section.heading)}</h2>")
         body += [f"<p>{escape(words)}</p>" for words in section.words]
         body += [_html_table(table) for table in section.tables]
-        for picture in section.pictures:
-            data, caption = base64.b64encode(picture.png).decode(), escape(picture.caption)
+        for figure in section.figures:
+            data, caption = base64.b64encode(figure.png).decode(), escape(figure.caption)
             image = f'<img src="data:image/png;base64,{data}" alt="{caption}">'
             body.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
     head = (
@@ -88,8 +88,8 @@ def to_html(report: Report) -> str:
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n' + "\n".join(body) + "\n</body></html>\n"
 
 
-def to_markdown(report: Report, pictures: str) -> str:
-    """The same with links to the pictures' files in the folder ``pictures``."""
+def to_markdown(report: Report, figures: str) -> str:
+    """The same with links to the figures' files in the folder ``figures``."""
     lines = [f"# {report.title}", ""]
     for section in report.sections:
         lines += [f"## {section.heading}", ""]
@@ -97,8 +97,8 @@ def to_markdown(report: Report, pictures: str) -> str:
             lines += [words, ""]
         for table in section.tables:
             lines += [_markdown_row(table.head), "|" + "---|" * len(table.head), *map(_markdown_row, table.rows), ""]
-        for picture in section.pictures:
-            lines += [f"![{picture.caption}]({pictures}/{picture.name}.png)", ""]
+        for figure in section.figures:
+            lines += [f"![{figure.caption}]({figures}/{figure.name}.png)", ""]
     return "\n".join(lines)
 
 

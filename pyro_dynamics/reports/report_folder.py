@@ -1,4 +1,4 @@
-"""A report on the disk: HTML with its pictures inside, Markdown, and the pictures by themselves."""
+"""A report on the disk: HTML with embedded figures, Markdown, and the figures as files."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ from pyro_dynamics.reports.report import Report, to_html, to_markdown
 
 def write_report(report: Report, out: Path) -> Path:
     """Write ``report.html``, ``report.md`` and ``figures/``; returns the first."""
-    pictures = make_folder(out / "figures")
-    for old in pictures.glob("*.png"):  # of an earlier report, of another run perhaps
+    figures = make_folder(out / "figures")
+    for old in figures.glob("*.png"):  # of an earlier report, possibly of another run
         old.unlink()
-    for picture in report.pictures:
-        write_bytes(pictures / f"{picture.name}.png", picture.png)
-    write_bytes(out / "report.md", to_markdown(report, pictures.name).encode())
+    for figure in report.figures:
+        write_bytes(figures / f"{figure.name}.png", figure.png)
+    write_bytes(out / "report.md", to_markdown(report, figures.name).encode())
     write_bytes(out / "report.html", to_html(report).encode())
     return out / "report.html"

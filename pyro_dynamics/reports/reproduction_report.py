@@ -1,10 +1,10 @@
-"""The page that ``pyro-dynamics reproduce`` leaves: claims, tables and pictures from the rows of scores and latents."""
+"""The report of ``pyro-dynamics reproduce``: claims, tables and figures from the rows of scores and latents."""
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pyro_dynamics.plots import reproduction_figures as figures
+from pyro_dynamics.plots import reproduction_figures as plots
 from pyro_dynamics.plots.reproduction_latents import latents_map, latents_training
-from pyro_dynamics.reports.report import Picture, Report, Section, Table
+from pyro_dynamics.reports.report import Figure, Report, Section, Table
 from pyro_dynamics.reproduction import aggregate
 from pyro_dynamics.reproduction.claims import MIN_SEEDS, Claim, claims, margin_outside, rank_correlation
 from pyro_dynamics.reproduction.latent_rows import LatentRows
@@ -13,15 +13,15 @@ from pyro_dynamics.reproduction.score_rows import LAST, Row, Scores, by_seed, se
 RULE = (
     "In square brackets are 95 % intervals of the mean from 500 bootstraps over seeds, as in the paper. A claim holds "
     "where the interval lies above 0 (Spearman's correlation over all contexts: above 0.9), does not hold where it "
-    "lies below, and cannot be told yet where it does not lie on one side or there are fewer than 3 seeds. That there "
+    "lies below, and is inconclusive where it contains that value or there are fewer than 3 seeds. That there "
     "is no clear win holds unless the interval lies above 0. The paper's interval is too narrow for few seeds: of 3, 5 "
-    "and 10 Gaussian runs it covers 74, 84 and 89 %. The last column tells whether Student's t interval, which covers "
+    "and 10 Gaussian runs it covers 74, 84 and 89 %. The last column says whether Student's t interval, which covers "
     "95 %, gives the same verdict."
 )
 SCALE = (
     "Scores are (r - B) / (R - B) in each environment, with B the mean of the random policy and R the best mean over "
     "seeds of latent, generalist and specialist (in training over rounds, else over checkpoints). IQM is the mean of "
-    "the middle half of all runs in all environments, with a bootstrap that resamples each environment by itself; the "
+    "the middle half of all runs in all environments, with a bootstrap that resamples each environment separately; the "
     "same bootstrap gives the interval of the probability that a run is better than one of the generalist (Agarwal et "
     "al. 2021). The last column of such a table is the mean over seeds of the difference in score on the same seed."
 )
@@ -35,7 +35,7 @@ def findings(
     ablation: str = "halfcheetah-tilt-6",
     influence: Mapping[str, float] | None = None,
 ) -> Report:
-    """The whole page with its pictures; parts without rows are left out.
+    """The whole report with its figures; parts without rows are left out.
 
     Args:
         scores: the lines of ``scores.jsonl``.
@@ -49,13 +49,13 @@ def findings(
     sections = [
         Section("The paper's claims", [RULE, SCALE], [claims_table(claims(of_family, of_latents))]),
         *_training(scores, of_family, axis),
-        *_split(of_family, "test", "New environments", lambda: figures.final_scores(scores, family, axis)),
-        *_split(of_family, "dynamic", "An environment that changes", lambda: figures.dynamic(scores, family)),
+        *_split(of_family, "test", "New environments", lambda: plots.final_scores(scores, family, axis)),
+        *_split(of_family, "dynamic", "An environment that changes", lambda: plots.dynamic(scores, family)),
         *_split(
             Scores(scores, ablation, family),
             "ablation",
             "Trained on two environments",
-            lambda: figures.ablation(scores, ablation, axis, family),
+            lambda: plots.ablation(scores, ablation, axis, family),
         ),
         *_latents(latents, of_latents, family, axis),
         *_where_it_matters(scores, influence or {}),
@@ -82,7 +82,7 @@ def claims_table(found: Sequence[Claim]) -> Table:
 
 
 def final_table(scores: Scores, split: str, checkpoint: int | None = None) -> Table:
-    """What each agent ends with: return, score, IQM, and how it compares with the generalist."""
+    """Final results of each agent: return, score, IQM, and the comparison with the generalist."""
     theirs = scores.scores("generalist", split, checkpoint)
     rows = []
     for agent in scores.agents(split):
@@ -120,29 +120,29 @@ def final_table(scores: Scores, split: str, checkpoint: int | None = None) -> Ta
 def _training(rows: Sequence[Row], scores: Scores, axis: str) -> list[Section]:
     if not scores.agents("train"):
         return []
-    pictures = [
-        Picture(
+    figures = [
+        Figure(
             "learning-normalised",
-            figures.learning_normalised(rows, scores.family),
+            plots.learning_normalised(rows, scores.family),
             "Score of an episode, mean over the training environments (the paper's Fig. 2a)",
         ),
-        Picture(
+        Figure(
             "learning-by-environment-normalised",
-            figures.learning_by_environment_normalised(rows, scores.family, axis),
+            plots.learning_by_environment_normalised(rows, scores.family, axis),
             "Score in each training environment, 1 the mean of the specialist's last rounds (Fig. 2b)",
         ),
-        Picture(
+        Figure(
             "learning-by-environment",
-            figures.learning_by_environment(rows, scores.family, axis),
+            plots.learning_by_environment(rows, scores.family, axis),
             "Return in each training environment",
         ),
     ]
     words = [f"The mean of the last {LAST} rounds.", *_left_out(scores, "train")]
-    return [Section("Training environments", words, [final_table(scores, "train")], pictures)]
+    return [Section("Training environments", words, [final_table(scores, "train")], figures)]
 
 
 def _split(scores: Scores, split: str, heading: str, draw: Callable[[], bytes]) -> list[Section]:
-    """A section for each checkpoint, with the picture of all of them in the first."""
+    """A section for each checkpoint, the first with a figure of all of them."""
     what = "The mean over the episodes." if split == "dynamic" else "The last episode in each environment."
     sections = [
         Section(f"{heading}: after {at} rounds", (), [final_table(scores, split, at)])
@@ -151,7 +151,7 @@ def _split(scores: Scores, split: str, heading: str, draw: Callable[[], bytes]) 
     if sections:
         words = [what, *_left_out(scores, split)]
         caption = f"{heading}, at each checkpoint"
-        sections[0] = Section(sections[0].heading, words, sections[0].tables, [Picture(split, draw(), caption)])
+        sections[0] = Section(sections[0].heading, words, sections[0].tables, [Figure(split, draw(), caption)])
     return sections
 
 
@@ -182,11 +182,11 @@ def _latents(rows: Sequence[Row], latents: LatentRows, family: str, axis: str) -
         if not any(isinstance(context, str) for context in found.contexts)
     ]
     head = ["seed", "Spearman, all contexts", "Spearman, new contexts", "steepest outside by"]
-    pictures = [Picture("latents-training", latents_training(rows, family, axis), "Latents over training, one seed")]
+    figures = [Figure("latents-training", latents_training(rows, family, axis), "Latents over training, one seed")]
     if maps:
-        pictures.append(Picture("latents-map", latents_map(rows, family, axis), "Latents of trained and new contexts"))
-    words = ["A linear probe is fitted on the trained contexts of each seed and read in all of them."]
-    return [Section("Latents", words, [Table(head, table)] if table else [], pictures)]
+        figures.append(Figure("latents-map", latents_map(rows, family, axis), "Latents of trained and new contexts"))
+    words = ["A linear probe is fitted on the trained contexts of each seed and evaluated in all of them."]
+    return [Section("Latents", words, [Table(head, table)] if table else [], figures)]
 
 
 def _where_it_matters(rows: Sequence[Row], influence: Mapping[str, float]) -> list[Section]:
@@ -208,19 +208,19 @@ def _where_it_matters(rows: Sequence[Row], influence: Mapping[str, float]) -> li
     gain = "score of latent minus generalist"
     head = [
         "family",
-        "influence",
+        "variance explained",
         "rounds",
         "seeds",
         f"{gain}, new contexts",
         f"{gain}, last {LAST} rounds of training",
     ]
-    pictures = []
+    figures = []
     if drawn:
-        caption = "What the latent gains, by how much the hidden parameter changes the one-step prediction"
-        pictures = [Picture("gain-by-influence", figures.gain_by_influence(rows, drawn), caption)]
+        caption = "Gain of the latent agent against the variance explained by the hidden parameter"
+        figures = [Figure("gain-by-influence", plots.gain_by_influence(rows, drawn), caption)]
     words = (
-        "The influence is the share of the next step's variance that the hidden parameter decides where state and "
-        "action are known (Sobol's total effect, measured in the simulator along random actions): what a model "
-        "without a latent cannot foretell, however well it is trained."
+        "Variance explained is the share of the next step's variance that the hidden parameter explains given state "
+        "and action (Sobol's total effect, measured in the simulator along random actions): the part that a model "
+        "without a latent cannot predict, however well it is trained."
     )
-    return [Section("Where the latent matters", [words], [Table(head, table)], pictures)]
+    return [Section("Where the latent matters", [words], [Table(head, table)], figures)]

@@ -1,4 +1,4 @@
-"""The report of ``pyro-dynamics diagnose`` on an adaptation: when the belief went wrong, and how."""
+"""The report of ``pyro-dynamics diagnose`` on an adaptation: when the belief is wrong, and how."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from pyro_dynamics.environments import Family
 from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.plots.stream_figure import draw_stream
 from pyro_dynamics.reports.diagnosis_report import number
-from pyro_dynamics.reports.report import Picture, Report, Section, Table
+from pyro_dynamics.reports.report import Figure, Report, Section, Table
 
 
 def stream_report(
@@ -15,20 +15,20 @@ def stream_report(
 ) -> Report:
     """The report of an adaptation, with the trained latent means ``[K, d]`` of its run."""
     words = [f"{diagnosis.verdict}: {diagnosis.why}"]
-    told = "the last 20 steps" if diagnosis.windowed else "all steps since the true parameter last changed"
+    data = "the last 20 steps" if diagnosis.windowed else "all steps since the true parameter last changed"
     if diagnosis.steps:
         words.append(
-            f"K-hat compares draws of the belief with the posterior that {told} give an agent which is told of the "
-            f"change. Below {diagnosis.threshold:.2f} the belief covers it."
+            f"K-hat compares draws of the belief with the posterior of an oracle reset, given {data}. "
+            f"Below {diagnosis.threshold:.2f} the belief covers it."
         )
     troubles = [[f"{one.first} to {one.last}", one.kind, one.words] for one in diagnosis.trouble]
-    picture = draw_stream(diagnosis, adaptation.contexts, adaptation.latent, family.axes, trained_means, family.train)
+    figure = draw_stream(diagnosis, adaptation.contexts, adaptation.latent, family.axes, trained_means, family.train)
     sections = [
         Section(
             "Verdict",
             words,
-            [Table(["steps", "what", "in words"], troubles)] if troubles else [],
-            [Picture("stream", picture, "The belief, k-hat and coverage by step; stretches of trouble are shaded.")],
+            [Table(["steps", "problem", "description"], troubles)] if troubles else [],
+            [Figure("stream", figure, "The belief, k-hat and coverage by step; steps with problems are shaded.")],
         )
     ]
     if diagnosis.steps:
@@ -38,6 +38,6 @@ def stream_report(
                 diagnosis.steps, diagnosis.since, diagnosis.k_hat, diagnosis.shift, strict=True
             )
         ]
-        head = ["step", "told since", "k-hat", "pull on the mean (sd)"]
+        head = ["step", "data since", "k-hat", "shift of the mean (sd)"]
         sections.append(Section("Checkpoints", (), [Table(head, rows)]))
     return Report(f"{family.name}: a belief along {diagnosis.length} steps", sections)

@@ -1,7 +1,7 @@
 """Aggregates over runs, with intervals: means as in the paper, and the measures of Agarwal et al. 2021.
 
-The bootstraps start from one fixed seed, so that the same rows give the same bytes. An interval needs two runs or more;
-of fewer it is not told.
+The bootstraps have one fixed seed, so that the same rows give the same bytes. An interval needs two runs or more; with
+fewer there is none.
 
 References:
     Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical precipice".
@@ -19,7 +19,7 @@ LEVEL = 0.95
 RESAMPLES = 500
 """Bootstraps of a mean, as many as in the paper."""
 STRATIFIED_RESAMPLES = 2000
-"""Bootstraps of the measures of Agarwal et al., which need more: each resamples every environment by itself."""
+"""Bootstraps of the measures of Agarwal et al., which need more: each resamples every environment separately."""
 SEED = 0
 
 Samples = Sequence[np.ndarray]
@@ -54,7 +54,7 @@ def mean(values: Sequence[float] | np.ndarray) -> Estimate:
     """Mean over runs ``[S]`` with the percentile interval of 500 bootstraps, as in the paper; NaN is left out.
 
     With few runs it is too narrow: of 3, 5 and 10 Gaussian runs it covers the truth in 74, 84 and 89 % of cases, not in
-    95 %. :func:`student` keeps its word.
+    95 %. :func:`student` has the nominal coverage.
     """
     known = _known(values)
     if len(known) < 2:
@@ -86,8 +86,8 @@ def interquartile_mean(samples: Samples) -> Estimate:
     """Mean of the middle half of all runs in all environments, with the interval of a stratified bootstrap.
 
     Args:
-        samples: for each environment its runs' normalised scores. Each environment is resampled by itself; that the
-            runs of one seed share a model over environments is left aside, as by Agarwal et al.
+        samples: for each environment its runs' normalised scores. Each environment is resampled separately; that the
+            runs of one seed share a model over environments is ignored, as by Agarwal et al.
     """
     known = [_known(sample) for sample in samples]
     count = min(map(len, known), default=0)
@@ -136,7 +136,7 @@ def _known(values: Sequence[float] | np.ndarray) -> np.ndarray:
 
 
 def _bootstrap(samples: Samples, statistic: Callable[..., Any], resamples: int, count: int) -> Estimate:
-    """The statistic with its percentile interval; every sample is resampled by itself."""
+    """The statistic with its percentile interval; every sample is resampled separately."""
     found = bootstrap(
         samples,
         statistic,

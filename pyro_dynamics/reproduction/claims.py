@@ -1,17 +1,16 @@
-"""The paper's claims and what our runs say of them.
+"""The paper's claims, judged by our runs.
 
-Rule: of each claim there is a number for each seed, mostly what the latent agent has more than another ON THE SAME
-SEED, and a 95 % interval of its mean from 500 bootstraps over seeds. With fewer than 3 seeds a claim *cannot be told
-yet*. Else
+Rule: each claim has a statistic for each seed, mostly the difference of the latent agent and another ON THE SAME SEED,
+and a 95 % interval of its mean from 500 bootstraps over seeds. With fewer than 3 seeds a claim is *inconclusive*. Else
 
-- a claim of superiority (and that the steepest new contexts lie outside, whose number is by how much) *holds* where
-  the interval lies above 0, *does not hold* where it lies below 0, and *cannot be told yet* where it contains 0;
+- a claim of superiority (and that the steepest new contexts lie outside, whose statistic is the margin) *holds* where
+  the interval lies above 0, *does not hold* where it lies below 0, and is *inconclusive* where it contains 0;
 - that latents are in order *holds* where the interval of Spearman's correlation lies above 0.9, *does not hold* where
-  it lies below, and else *cannot be told yet*; that new contexts are in an order at all is judged against 0;
+  it lies below, and else is *inconclusive*; that new contexts are in an order at all is judged against 0;
 - that there is NO clear win *holds* where the interval is not wholly above 0, and else *does not hold*.
 
 This interval, the paper's, is too narrow for few seeds (see :func:`pyro_dynamics.reproduction.aggregate.mean`): each
-claim also tells whether Student's t gives the same verdict.
+claim also has whether Student's t gives the same verdict.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ from pyro_dynamics.reproduction.aggregate import Estimate
 from pyro_dynamics.reproduction.latent_rows import LatentMap, LatentRows
 from pyro_dynamics.reproduction.score_rows import Scores, by_seed, seed_gains
 
-HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told yet"
+HOLDS, FAILS, OPEN = "holds", "does not hold", "inconclusive"
 MIN_SEEDS = 3
 ORDER = 0.9
 """Spearman's correlation above which contexts count as in order: 11 contexts with 5 pairs of neighbours exchanged
@@ -109,9 +108,9 @@ def learning_claims(scores: Scores) -> list[Claim]:
 
 
 def curve_gains(scores: Scores, other: str) -> DataArray:
-    """What the latent agent scores more than another in each round, ``[S, M + 1]``.
+    """Difference in score of the latent agent and another in each round, ``[S, M + 1]``.
 
-    M is the last round that both have reached, and only seeds in which both have all rounds up to it count.
+    M is the last round that both have reached, and only seeds in which both have all rounds up to it are used.
     """
     reference = scores.best("train")
     ours, theirs = (
@@ -165,7 +164,7 @@ def new_environment_claims(scores: Scores) -> list[Claim]:
 
 
 def extremes(scores: Scores) -> list[str]:
-    """The outermost test contexts beyond the trained ones, in words; none where contexts are not single numbers."""
+    """The outermost test contexts beyond the trained ones, as text; none where contexts are not single numbers."""
     trained, tested = (scores.contexts(split) for split in ("train", "test"))
     if not trained or not tested or not _single([*trained.values(), *tested.values()]):
         return []
@@ -177,7 +176,7 @@ def extremes(scores: Scores) -> list[str]:
 def latent_claims(latents: LatentRows) -> list[Claim]:
     """That latents are in the order of the hidden parameter, and those of the steepest new contexts outside.
 
-    A linear probe is fitted on the latents of the TRAINED contexts of each seed, and read everywhere.
+    A linear probe is fitted on the latents of the TRAINED contexts of each seed, and evaluated everywhere.
     """
     maps = [found for seed in latents.seeds if (found := latents.last(seed)) is not None]
     maps = [found for found in maps if found.trained.sum() > 1 and not any(isinstance(c, str) for c in found.contexts)]
@@ -208,17 +207,17 @@ def latent_claims(latents: LatentRows) -> list[Claim]:
 
 
 def reading(found: LatentMap) -> np.ndarray:
-    """What a linear probe, fitted on the trained contexts, reads in every context, ``[K, P]``."""
+    """Predictions of a linear probe, fitted on the trained contexts, in every context, ``[K, P]``."""
     trained = [context for context, there in zip(found.contexts, found.trained, strict=True) if there]
     return columns(ContextProbe(found.means[found.trained], trained).predict(found.means))
 
 
 def rank_correlation(found: LatentMap, of: np.ndarray | None = None) -> float:
-    """Spearman's correlation of the probe's reading and the truth, mean over parameters; NaN where it has none.
+    """Spearman's correlation of the probe's predictions and the truth, mean over parameters; NaN if undefined.
 
     Args:
         found: latents.
-        of: the contexts to take, ``[K]``; all unless told.
+        of: the contexts to use, ``[K]``; all by default.
     """
     chosen = np.ones(len(found.contexts), dtype=bool) if of is None else of
     pairs = [
@@ -230,9 +229,9 @@ def rank_correlation(found: LatentMap, of: np.ndarray | None = None) -> float:
 
 
 def margin_outside(found: LatentMap) -> float:
-    """By how much the probe reads the extreme new contexts outside all trained ones, in the context's unit.
+    """By how much the probe places the extreme new contexts outside all trained ones, in the context's unit.
 
-    Of the two ends the smaller margin; negative where one of them is read among the trained ones. NaN where contexts
+    Of the two ends the smaller margin; negative where one of them is placed among the trained ones. NaN where contexts
     are not single numbers, or no new context lies beyond the trained ones.
     """
     if not _single(found.contexts):

@@ -65,7 +65,7 @@ class LatentRows:
         at = max((row["checkpoint"] for row in tested), default=None)
         if at is None:
             return None
-        # A context that is both is drawn and judged as a trained one.
+        # A context that is both counts as a trained one.
         found = {label(row["context"]): (row, False) for row in tested if row["checkpoint"] == at}
         for name, rows in self.training(seed).items():
             before = [row for row in rows if row["checkpoint"] <= at]

@@ -1,4 +1,4 @@
-"""The folder of a reproduction: runs, one small file for each measurement, and what is gathered from them."""
+"""The folder of a reproduction: runs, one small file for each measurement, and the files gathered from them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Measurement:
 
     Attributes:
         family: its family.
-        agent: how the agent is called in the tables.
+        agent: the agent's name in the tables.
         seed: of its training.
         split: ``test``, ``dynamic`` or ``ablation``; for random actions ``train`` too.
         checkpoint: the round; None for random actions.
@@ -46,13 +46,13 @@ class Measurement:
 class Results:
     """``reproduction.json``, ``runs/FAMILY/AGENT-SEED``, ``measurements/``, and ``scores.jsonl``, ``latents.jsonl``.
 
-    Every file is written whole. A measurement that is there is not made again, and the gathered files hold nothing
-    that is not in the runs and measurements, in an order that does not depend on when each was made.
+    Every file is written atomically. An existing measurement is not repeated, and the gathered files have only what is
+    in the runs and measurements, in an order that does not depend on when each was made.
 
     Args:
         path: the folder.
         preset: the scale, a column of the gathered files.
-        protocol: the settings that decide the numbers, as plain data.
+        protocol: the settings that determine the numbers, as plain data.
 
     Raises:
         UserError: if the folder holds a reproduction with other settings, or cannot be made.
@@ -86,17 +86,17 @@ class Results:
         return self._file(measurement).is_file()
 
     def save(self, measurement: Measurement, scores: Sequence[Row], latents: Sequence[Row]) -> None:
-        """Keep what was measured: rows with ``context``, ``episode``, ``return``; and ``context``, ``mean``, ``sd``."""
+        """Store a measurement: rows with ``context``, ``episode``, ``return``; and ``context``, ``mean``, ``sd``."""
         file = self._file(measurement)
         make_folder(file.parent)
         write_json(file, {"scores": scores, "latents": latents})
 
     def save_influence(self, family: str, found: dict[str, Any]) -> None:
-        """Keep how much a family's hidden parameter decides of what happens next."""
+        """Store the variance of the next step explained by a family's hidden parameter."""
         write_json(make_folder(self.path / "influence") / f"{family}.json", found)
 
     def influences(self) -> dict[str, dict[str, Any]]:
-        """What was kept of each family, in the order of the names."""
+        """What was stored of each family, in the order of the names."""
         return {file.stem: _influence(file) for file in sorted(self.path.glob("influence/*.json"))}
 
     def gather(

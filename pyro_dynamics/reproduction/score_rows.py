@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 PAPER_AGENTS = ("latent", "generalist", "specialist")
 AGENTS = (*PAPER_AGENTS, "oracle", "oracle-reset", "prior-only", "shuffled", "encoder")
-"""In the order in which tables and pictures show them; others come after."""
+"""In the order of tables and figures; others come after."""
 RANDOM = "random"
 LAST = 5
 """Rounds at the end of training whose mean is the final return."""
@@ -27,8 +27,8 @@ KEYS = ("family", "preset", "agent", "seed", "split", "checkpoint", "context", "
 class Scores:
     """The returns of one family.
 
-    Arrays have the dimensions ``seed``, ``context`` and ``episode``, with contexts as words (``-6``), and NaN where
-    there is no row. Of rows that agree in all but the return the last one counts.
+    Arrays have the dimensions ``seed``, ``context`` and ``episode``, with contexts as text (``-6``), and NaN where
+    there is no row. Of rows that agree in all but the return the last one is used.
 
     Args:
         rows: the lines of ``scores.jsonl``, of this and of other families.
@@ -76,7 +76,7 @@ class Scores:
         return "test" if self.agents("test") else "ablation"
 
     def contexts(self, split: str) -> dict[str, Any]:
-        """The split's contexts by their words: numbers in order, names in the order of the rows."""
+        """The split's contexts by their text: numbers in order, names in the order of the rows."""
         return in_order(self._order[split])
 
     def returns(self, agent: str, split: str, checkpoint: int | None = None) -> DataArray:
@@ -91,10 +91,10 @@ class Scores:
         return DataArray(values, names, ("seed", "context", "episode"))
 
     def final(self, agent: str, split: str, checkpoint: int | None = None) -> DataArray:
-        """What a run ends with in each context, ``[S, K]``.
+        """The final return of a run in each context, ``[S, K]``.
 
         Of training the mean of the last 5 rounds, in the changing environment that of all episodes, in a static test
-        the last episode. A run that has not come to its end has NaN.
+        the last episode. An unfinished run has NaN.
         """
         returns = self.returns(agent, split, checkpoint)
         if split == "dynamic":
@@ -104,8 +104,8 @@ class Scores:
     def best(self, split: str) -> DataArray:
         """R_k of the paper's Fig. 2a, ``[K]``: the best mean over seeds of the paper's agents.
 
-        In training it is sought over rounds, else over checkpoints of what :meth:`final` tells. Agents that the paper
-        does not have (the oracle, say) move it only where none of the paper's is there.
+        In training it is the best over rounds, else over checkpoints, of :meth:`final`. Agents that the paper does not
+        have (the oracle, say) count only where there is none of the paper's.
         """
         if split not in self._best:
             self._best[split] = self._find_best(split)
@@ -160,7 +160,7 @@ def by_seed(scores: DataArray) -> DataArray:
 def seed_gains(
     scores: Scores, split: str, checkpoint: int | None = None, agent: str = "latent", other: str = "generalist"
 ) -> DataArray:
-    """What an agent scores more than another, mean over contexts, for each seed that both have, ``[S']``."""
+    """Difference in score of two agents, mean over contexts, for each seed that both have, ``[S']``."""
     ours, theirs = (by_seed(scores.scores(one, split, checkpoint)) for one in (agent, other))
     return ours - theirs
 
@@ -176,7 +176,7 @@ def _by_context(numbers: Mapping[str, float]) -> DataArray:
 
 
 def in_order(contexts: Mapping[str, Any]) -> dict[str, Any]:
-    """Contexts by their words: in the order of their numbers, names as they come."""
+    """Contexts by their text: in the order of their numbers, names as they come."""
     if any(isinstance(context, str) for context in contexts.values()):
         return dict(contexts)
     return dict(sorted(contexts.items(), key=lambda item: tuple(np.atleast_1d(item[1]))))

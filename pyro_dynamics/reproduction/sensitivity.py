@@ -1,18 +1,19 @@
-"""How much a hidden parameter decides of what happens next, measured in the simulator, without any learning.
+"""The variance of the next steps explained by a hidden parameter, measured in the simulator, without any learning.
 
-The same state and action are tried under each of the K training contexts c, for n states that were visited. With
-y[i, c] the task's target h steps later, under the actions that were taken there, the influence of the context on a
-target is the share of its variance that state and actions leave open:
+The same state and action are simulated under each of the K training contexts c, for n visited states. With y[i, c] the
+task's target h steps later, under the recorded actions, the influence of the context on a target is the share of its
+variance that state and actions do not explain:
 
     influence = mean_i Var_c y[i, c]  /  Var_{i,c} y[i, c]        in [0, 1]
 
 That is Sobol's total-effect index of the context (Homma and Saltelli, 1996), by the law of total variance, with every
-context equally likely in every state. A model that is told state and actions but not the context has at least this
-share of the variance as its mean squared error, however well it is trained; where it is 0 no latent can help.
+context equally likely in every state. A model that is given state and actions but not the context
+has at least this share of the variance as its mean squared error, however well it is trained; where it is 0 no latent
+can help.
 
-What it is not: it says nothing of returns, nor of how easily the context is inferred. And one step is little: a small
-push of the same sign adds up over a planner's horizon, so that the influence h steps later is told beside it. After
-many steps it is also what chaos (contacts, falls) makes of a small difference. A target that is an angle wraps after
+Limitations: it says nothing about returns, nor about how easily the context is inferred. One step is little: a small
+effect of the same sign adds up over a planner's horizon, so the influence h steps later is reported too. After many
+steps it includes chaotic amplification (contacts, falls) of small differences. A target that is an angle wraps after
 half a turn, which a pendulum may make in ten steps.
 """
 
@@ -39,7 +40,7 @@ from pyro_dynamics.transitions import Transitions
 HORIZONS = (1, 10)
 """One step, and some way to the end of a plan."""
 FEWEST = 10
-"""Of fewer states a variance says nothing."""
+"""With fewer states a variance is meaningless."""
 MOST_ROUNDS = 50
 """Of random episodes, where they end early."""
 
@@ -52,11 +53,11 @@ def influence_of(
     seed: int = 0,
     step_limit: float | None = None,
 ) -> dict[str, Any]:
-    """The influence of a family's context on what happens next, where random actions lead.
+    """The influence of a family's context on the next steps, in states visited by random actions.
 
     Args:
         family: or its name.
-        states: number n of visited states that are tried, drawn at random; fewer where fewer were visited.
+        states: number n of visited states to use, drawn at random; fewer where fewer were visited.
         steps: of the random episodes in every training context that visit them: one each, or more where they end early.
         horizons: numbers h of steps.
         seed: names the random streams.
@@ -66,7 +67,7 @@ def influence_of(
         Plain data, see :func:`summary`.
 
     Raises:
-        UserError: if too few episodes are as long as the longest horizon, or a robot cannot be copied in mid-episode.
+        UserError: if too few episodes are as long as the longest horizon, or a state cannot be copied in mid-episode.
 
     Example:
         >>> found = influence_of("pendulum-gravity", states=50)
@@ -81,12 +82,12 @@ def influence_of(
 def influence_in_run(
     folder: RunFolder, m: int | None = None, states: int = 200, horizons: Sequence[int] = HORIZONS, seed: int = 0
 ) -> dict[str, Any]:
-    """The same where the planner of a run went in round ``m``, the last one by default.
+    """The same in states visited by the planner of a run in round ``m``, the last one by default.
 
-    Its episodes are played again, from the seeds of their resets and the stored actions.
+    Its episodes are replayed, from the seeds of their resets and the stored actions.
 
     Raises:
-        UserError: also if the run has no such round or no simulator, or if its episodes come out otherwise here.
+        UserError: also if the run has no such round or no simulator, or if its episodes are not reproduced here.
     """
     if (folder.path / FILE).is_file():
         raise UserError(NO_SIMULATOR)
@@ -105,22 +106,22 @@ def random_play(
 ) -> tuple[Transitions, list[int]]:
     """Random episodes in every training context, and the seed of each one's reset.
 
-    There are as many as it takes to visit ``states`` states with ``horizon`` steps after them, if that is not too many.
+    As many as needed to visit ``states`` states with ``horizon`` steps after them, up to a maximum.
     """
-    robots = family.make_vector(family.train, steps)
-    limit_steps(robots, step_limit)
-    space: Any = robots.single_action_space
+    envs = family.make_vector(family.train, steps)
+    limit_steps(envs, step_limit)
+    space: Any = envs.single_action_space
     draws = derive_generator(seed, "influence", "actions")
-    policy = uniform_policy(space.low, space.high, robots.num_envs, draws)
+    policy = uniform_policy(space.low, space.high, envs.num_envs, draws)
     parts: list[Transitions] = []
     seeds: list[int] = []
     for m in range(MOST_ROUNDS):
-        resets = [derive_seed(seed, "influence", m, "reset", k) for k in range(robots.num_envs)]
-        parts.append(record(list(rollout(robots, policy, resets)), torch.arange(robots.num_envs)))
+        resets = [derive_seed(seed, "influence", m, "reset", k) for k in range(envs.num_envs)]
+        parts.append(record(list(rollout(envs, policy, resets)), torch.arange(envs.num_envs)))
         seeds += resets
         if sum(len(_rows_with_future(part, horizon)) for part in parts) >= states:
             break
-    robots.close()
+    envs.close()
     return Transitions.concatenate(parts), seeds
 
 
@@ -143,7 +144,7 @@ def _measured(
     if len(rows) < FEWEST:
         raise UserError(
             f"{len(rows)} states of {family.name} were visited {max(horizons)} steps before the end of an episode, and "
-            f"{FEWEST} is the least: ask for shorter horizons"
+            f"{FEWEST} is the least: choose shorter horizons"
         )
     chosen = torch.randperm(len(rows), generator=derive_generator(seed, "influence", "states"))[:states]
     wanted = rows[chosen].sort().values.tolist()
@@ -211,7 +212,7 @@ def crossed_targets(
         ``[n, H, K, T]`` for n rows in the order of their episodes.
 
     Raises:
-        UserError: if the episodes come out otherwise here than stored, or a robot cannot be copied in mid-episode.
+        UserError: if the episodes are not reproduced as stored, or a state cannot be copied in mid-episode.
     """
     if min(horizons) < 1:
         raise UserError(f"a horizon has 1 step or more, not {min(horizons)}")
@@ -237,7 +238,7 @@ def crossed_targets(
             if paths is not None and not np.array_equal(paths[0, own].numpy(), observation):
                 raise UserError(
                     f"an environment of {family.name} cannot be copied in mid-episode: a copy with the same context "
-                    "goes elsewhere. What it remembers must be numbers, arrays or a simulator of MuJoCo"
+                    "diverges. Its state must be numbers, arrays or a simulator of MuJoCo"
                 )
     for env in (*originals, *twins):
         env.close()
@@ -245,14 +246,14 @@ def crossed_targets(
 
 
 def _path(twin: gymnasium.Env, original: gymnasium.Env, actions: Tensor) -> Tensor:
-    """Where ``twin`` comes to from where ``original`` is, ``[H, S]``."""
+    """The states of ``twin`` starting from the state of ``original``, ``[H, S]``."""
     put_where(twin, original)
     observations = [twin.step(_of_its_space(twin, action))[0] for action in actions]
     return torch.as_tensor(np.array(observations), dtype=torch.float64)
 
 
 def _of_its_space(env: gymnasium.Env, action: Tensor) -> np.ndarray:
-    """An action ``[A]`` as the robots took it in training."""
+    """An action ``[A]`` as the environments got it in training."""
     space: Any = env.action_space
     return np.clip(action.numpy().astype(space.dtype), space.low, space.high)
 
@@ -260,6 +261,6 @@ def _of_its_space(env: gymnasium.Env, action: Tensor) -> np.ndarray:
 def _require_same(family: Family, observation: np.ndarray, stored: Tensor, row: int) -> None:
     if not torch.equal(torch.as_tensor(observation, dtype=torch.float32), stored):
         raise UserError(
-            f"played again, an episode of {family.name} comes out otherwise than stored, at row {row}: it was "
+            f"replayed, an episode of {family.name} differs from the stored one at row {row}: it was "
             "recorded with another version of the family or of its simulator"
         )

@@ -1,4 +1,4 @@
-"""Jobs on Ray: each is one task, which is begun again where its worker dies."""
+"""Jobs on Ray: each is one task, which is restarted if its worker dies."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from typing import Any
 from pyro_dynamics.errors import UserError
 
 OBJECT_STORE = 100_000_000
-"""Bytes of shared memory: jobs hand each other nothing, and Ray would take a third of the machine's."""
+"""Bytes of shared memory: jobs exchange nothing, and Ray would take a third of the machine's."""
 
 
 def import_ray() -> Any:
@@ -28,7 +28,7 @@ def import_ray() -> Any:
 
 
 def refuse_silent(address: str, seconds: float = 5.0) -> None:
-    """Knock at HOST:PORT first: Ray itself tries for minutes, and tells each time. Other addresses are Ray's to judge.
+    """Try HOST:PORT first: Ray itself tries for minutes, with messages. Other addresses are left to Ray.
 
     Raises:
         UserError: if nothing listens there.
@@ -44,7 +44,7 @@ def refuse_silent(address: str, seconds: float = 5.0) -> None:
 
 @contextmanager
 def connected(workers: int | None = None, address: str | None = None) -> Iterator[Any]:
-    """Ray on cores of this machine, which nobody else can reach, or on a cluster; gives the package.
+    """Ray on cores of this machine, unreachable from elsewhere, or on a cluster; gives the package.
 
     Workers show no progress bars.
 
@@ -88,16 +88,16 @@ def run_jobs(
 
     Args:
         ray: the package, connected.
-        work: what to call; its arguments and its result travel.
+        work: the function; its arguments and its result are sent between processes.
         jobs: the arguments of each.
-        retries: how often a job is begun again after its worker died.
+        retries: how often a job is restarted after its worker died.
         poll: seconds.
 
     Yields:
         The name and the result of each job as it ends, the result being Ray's error where all tries have failed; and
         None whenever ``poll`` has passed.
     """
-    # An exception would come again, so only a dead worker counts. A fresh process keeps nothing of the job before.
+    # An exception would recur, so only a dead worker counts. A fresh process keeps no state of the previous job.
     task = ray.remote(num_cpus=1, max_retries=retries, max_calls=1)(work)
     names = {task.options(name=name).remote(*arguments): name for name, arguments in jobs.items()}
     while names:

@@ -1,4 +1,4 @@
-"""The folder of a sweep: runs, and what their jobs leave beside them."""
+"""The folder of a sweep: runs, and the other files of their jobs."""
 
 import fcntl
 import json
@@ -19,12 +19,12 @@ from pyro_dynamics.io.untrusted_folders import require_inside
 
 @dataclass(frozen=True)
 class Try:
-    """A job was begun, or begun again."""
+    """A start, or restart, of a job."""
 
     command: str
-    """Which command it was that began it."""
+    """The token of the command that started it."""
     after_round: int | None
-    """The last whole round that was there."""
+    """The last complete round at the start."""
     host: str
     pid: int
 
@@ -38,7 +38,7 @@ class SweepFolder:
 
     path: Path
     command: str
-    """Names the command that is at work, and nobody knows it who does not see the folder."""
+    """The token of the running command; only processes that see the folder can read it."""
 
     @classmethod
     @contextmanager
@@ -78,18 +78,18 @@ class SweepFolder:
         return file.open("a", buffering=1)
 
     def note_try(self, name: str, after_round: int | None) -> None:
-        """This process begins a job."""
+        """Record that this process starts a job."""
         make_folder(self._tries(name).parent)
         with self._tries(name).open("a") as file:
             file.write(json.dumps(asdict(Try(self.command, after_round, socket.gethostname(), os.getpid()))) + "\n")
 
     def tries(self, name: str) -> list[Try]:
-        """When this command began a job, and began it again."""
+        """The starts and restarts of a job by this command."""
         if not self._tries(name).exists():
             return []
         file = self._tries(name)
         try:
-            lines = read_text(file).split("\n")[:-1]  # what has no end is still being written
+            lines = read_text(file).split("\n")[:-1]  # a line without its end is still being written
             noted = [Try(**parse_json(line)) for line in lines]
         except (OSError, ValueError, TypeError) as fault:
             raise UserError(f"{file} is damaged ({fault}): delete it") from None

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks.functions import Function, name_of
-from pyro_dynamics.tasks.observation_wrappers import ContextReward, ToldOutcome
+from pyro_dynamics.tasks.observation_wrappers import AppendOutcome, ContextReward
 from pyro_dynamics.tasks.spaces import check_spaces
 from pyro_dynamics.tasks.task import Task
 from pyro_dynamics.tasks.termination_classifier import ending_sizes, ends, fit_ending
@@ -19,16 +19,16 @@ from pyro_dynamics.tasks.termination_classifier import ending_sizes, ends, fit_e
 class BoxTask(Task):
     """The state is the observation, the network predicts its change, and the reward is given or learned.
 
-    Targets are brought to mean 0 and standard deviation 1 with statistics of the first training data, so that
-    dimensions of very different scales are learned alike; one that did not change in them is left as it is.
+    Targets are standardised with statistics of the first training data, so that dimensions of very different scales are
+    learned equally well; one that is constant in them is left as it is.
 
-    What is learned, reward or termination, is written at the end of the observation by :meth:`wrap`, and the network
-    does not see it. It predicts the reward beside the change of the observation, given the latent, and the planner
-    reads it from the predicted next state. A termination is learned by a classifier of the observation reached.
+    A learned reward or termination is appended to the observation by :meth:`wrap`, and is no input of the network. The
+    network predicts the reward with the change of the observation, given the latent, and the planner reads it from the
+    predicted next state. A termination is learned by a classifier of the observation reached.
 
-    The planner does not know the context. A reward ``(state, action, next_state, context)`` therefore is what the
-    simulator gives, in place of the environment's own, and the model learns it; a context that the robot is told of
-    (a goal, say) belongs into its observation instead.
+    The planner does not know the context. A reward ``(state, action, next_state, context)`` is therefore given by the
+    simulator, in place of the environment's own, and the model learns it; a context that the agent may know (a goal,
+    say) belongs in the observation instead.
 
     Args:
         env: an environment, for its spaces.
@@ -36,7 +36,7 @@ class BoxTask(Task):
             and the context, or ``"learned"``. An environment's own function of numpy arrays goes into
             :func:`~pyro_dynamics.tasks.on_numpy`.
         terminated: such a function giving booleans, or ``"learned"``, or None for episodes that do not end early.
-        names: name and unit of each entry of an observation, for pictures.
+        names: name and unit of each entry of an observation, for figures.
 
     Raises:
         UserError: if the spaces or the functions cannot be planned with.
@@ -68,22 +68,23 @@ class BoxTask(Task):
         self.target_dim = entries + self.learns_reward
         self.state_dim = self.target_dim + self.learns_termination
         if names:
-            told = ["reward"] * self.learns_reward
-            self.state_names = (*names, *told, *["termination"] * self.learns_termination)
-            self.target_names = tuple(f"{one}, standardised" for one in (*(f"change of {n}" for n in names), *told))
+            reward_name = ["reward"] * self.learns_reward
+            self.state_names = (*names, *reward_name, *["termination"] * self.learns_termination)
+            targets = (*(f"change of {one}" for one in names), *reward_name)
+            self.target_names = tuple(f"{one}, standardised" for one in targets)
         self._start = {
-            "goes on": torch.tensor([1.0] * entries + [0.0] * self.learns_reward),
+            "is change": torch.tensor([1.0] * entries + [0.0] * self.learns_reward),
             "mean": torch.zeros(self.target_dim),
             "scale": torch.ones(self.target_dim),
         }
         self.load_state_dict({})
 
     def wrap(self, env: gymnasium.Env) -> gymnasium.Env:
-        """The environment with a reward of this task's, and with what is learned in its observation."""
+        """The environment with this task's reward, and with learned quantities in its observation."""
         if self._context_reward is not None:
             env = ContextReward(env, self._context_reward)
         if self.learns_reward or self.learns_termination:
-            env = ToldOutcome(env, self.learns_reward, self.learns_termination)
+            env = AppendOutcome(env, self.learns_reward, self.learns_termination)
         return env
 
     def features(self, state: Tensor) -> Tensor:
@@ -94,10 +95,10 @@ class BoxTask(Task):
         return (self._raw_targets(state, next_state) - known["mean"]) / known["scale"]
 
     def next_state(self, state: Tensor, target: Tensor) -> Tensor:
-        """The inverse of :meth:`targets`, but for a told termination, which is 0."""
+        """The inverse of :meth:`targets`, but for an appended termination, which is 0."""
         known = self._known(state)
-        told = known["goes on"] * state[..., : self.target_dim] + (known["mean"] + known["scale"] * target)
-        return torch.cat([told, torch.zeros_like(told[..., :1])], dim=-1) if self.learns_termination else told
+        found = known["is change"] * state[..., : self.target_dim] + (known["mean"] + known["scale"] * target)
+        return torch.cat([found, torch.zeros_like(found[..., :1])], dim=-1) if self.learns_termination else found
 
     def reward(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
         if callable(self._reward):
@@ -110,15 +111,15 @@ class BoxTask(Task):
         known = self._known(next_state)
         if not self.learns_termination:
             return super().terminated(state, action, next_state)
-        if "ending.mean" not in known:  # nothing was learned yet, or nothing ever ended: what is told is all
+        if "ending.mean" not in known:  # not trained yet, or no episode ended: use the appended one
             return next_state[..., -1] > 0.5
         return ends(known, self.features(next_state))
 
     @torch.no_grad()
     def fit(self, state: Tensor, next_state: Tensor) -> None:
-        """Take the targets' statistics from the first data, and learn from all data ``[N, S], [N, S]`` what ends it.
+        """Take the targets' statistics from the first data, and learn terminations from all data ``[N, S], [N, S]``.
 
-        A standard deviation no larger than the rounding of an observation is none, and becomes 1.
+        A standard deviation within the rounding error of an observation becomes 1.
         """
         learned = dict(self.state_dict())
         if not learned:
@@ -141,11 +142,11 @@ class BoxTask(Task):
 
     def _raw_targets(self, state: Tensor, next_state: Tensor) -> Tensor:
         """The observation's change and the reward, each in its own unit."""
-        goes_on = self._known(state)["goes on"]
-        return next_state[..., : self.target_dim] - goes_on * state[..., : self.target_dim]
+        is_change = self._known(state)["is change"]
+        return next_state[..., : self.target_dim] - is_change * state[..., : self.target_dim]
 
     def _known(self, like: Tensor) -> dict[str, Tensor]:
-        """What was learned, of the type of ``like`` and where it is; moved there once."""
+        """What was learned, with the type and device of ``like``; converted once."""
         key = (like.device, like.dtype)
         if key not in self._on:
             with torch.inference_mode(False):
@@ -166,7 +167,7 @@ def refuse_other_shapes(state: Mapping[str, Any], task: BoxTask) -> None:
 
 
 def _takes_context(function: Any, what: str) -> bool:
-    """Whether a function takes the context beside state, action and next state.
+    """Whether a function takes the context in addition to state, action and next state.
 
     Raises:
         UserError: if it is no function, or takes fewer or more.
@@ -175,7 +176,7 @@ def _takes_context(function: Any, what: str) -> bool:
         raise UserError(f'{what} must be a function of (state, action, next_state) or "learned", not {function!r}')
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some functions written in C do not tell
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return False
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
         return False

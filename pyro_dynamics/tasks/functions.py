@@ -1,4 +1,4 @@
-"""Rewards and terminations that a user wrote: numpy ones for torch, and what is wrong with one in one line."""
+"""A user's rewards and terminations: numpy functions in torch, and checks with one-line errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,14 +37,14 @@ def on_numpy(function: Callable[..., Any], batched: bool = True) -> Function:
         result = torch.from_numpy(values).to(tensors[0].device)
         return (result if values.dtype == bool else result.to(tensors[0].dtype)).reshape(batch)
 
-    # torch.compile would go through numpy's functions by torch's, which are not quite the same.
+    # torch.compile would trace numpy's functions as torch's, which are not quite the same.
     called: Function = torch.compiler.disable(on_tensors)
     called.__name__ = name_of(function)
     return called
 
 
 def evaluate(what: str, function: Function, *arguments: Any) -> Tensor:
-    """What a user's function gives, once it is sure that it can be planned with.
+    """The value of a user's function, checked for use in planning.
 
     Args:
         what: ``reward`` or ``terminated``.
@@ -95,7 +95,7 @@ def evaluate(what: str, function: Function, *arguments: Any) -> Tensor:
 
 
 def name_of(function: Any) -> str:
-    """What to call a function in a message."""
+    """The name of a function, for messages."""
     return getattr(function, "__name__", type(function).__name__)
 
 

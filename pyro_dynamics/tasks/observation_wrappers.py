@@ -1,4 +1,4 @@
-"""Wrappers that write into an observation what shall be learned: reward and termination."""
+"""Wrappers that append to an observation what the model learns: reward and termination."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from gymnasium.spaces import Box
 from pyro_dynamics.tasks.functions import Function, evaluate
 
 
-class ToldOutcome(gymnasium.Wrapper):
+class AppendOutcome(gymnasium.Wrapper):
     """Appends the last reward, and whether the episode ended with it, to the observation; 0 after a reset.
 
     Args:
@@ -21,7 +21,7 @@ class ToldOutcome(gymnasium.Wrapper):
 
     def __init__(self, env: gymnasium.Env, reward: bool, terminated: bool) -> None:
         super().__init__(env)
-        self.tells_reward, self.tells_termination = reward, terminated
+        self.with_reward, self.with_termination = reward, terminated
         space: Any = env.observation_space
         dtype: Any = space.dtype if np.issubdtype(space.dtype, np.floating) else np.float32
         unbounded = np.full(reward + terminated, np.inf)
@@ -37,15 +37,15 @@ class ToldOutcome(gymnasium.Wrapper):
         return self._with(observation, float(reward), terminated), reward, terminated, truncated, info
 
     def _with(self, observation: Any, reward: float, terminated: bool) -> np.ndarray:
-        told = [reward] * self.tells_reward + [float(terminated)] * self.tells_termination
-        return np.concatenate([observation, told]).astype(self.observation_space.dtype)
+        outcome = [reward] * self.with_reward + [float(terminated)] * self.with_termination
+        return np.concatenate([observation, outcome]).astype(self.observation_space.dtype)
 
 
 class ContextReward(gymnasium.Wrapper):
-    """Gives a reward that knows the true context, in place of the environment's own.
+    """Gives a reward that depends on the true context, in place of the environment's own.
 
     Args:
-        env: tells its hidden parameter as ``info["context"]``.
+        env: has its hidden parameter in ``info["context"]``.
         reward: of ``(state [1, S], action [1, A], next_state [1, S], context)``, giving ``[1]``. A context that is a
             number comes as a tensor ``[1]``, one of n numbers as ``[1, n]``, a name as it is.
     """

@@ -7,7 +7,7 @@ from pyro_dynamics.errors import UserError
 
 
 def check_spaces(name: str, observations: Space, actions: Space) -> None:
-    """Refuse an environment in which nothing here can plan.
+    """Refuse an environment that the planners do not support.
 
     Args:
         name: of the environment, for the message.
@@ -38,7 +38,7 @@ def check_spaces(name: str, observations: Space, actions: Space) -> None:
 
 
 def _short(space: Space) -> str:
-    """The space in one line of bearable length."""
+    """The space in one short line."""
     text = " ".join(str(space).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
 

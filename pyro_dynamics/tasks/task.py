@@ -13,15 +13,15 @@ class Task(ABC):
 
     Every method works on tensors with any leading batch shape ``...``. States are the environment's observations,
     actions are in the environment's own units. The defaults suit an environment whose observation is its state:
-    the network sees the observation and predicts its change.
+    the network gets the observation and predicts its change.
 
     Attributes:
         state_dim: size ``S`` of an observation.
         action_dim: size ``A`` of an action.
-        feature_dim: size ``F`` of what the network sees of a state.
-        target_dim: size ``T`` of what the network predicts.
+        feature_dim: size ``F`` of the network's input from a state.
+        target_dim: size ``T`` of the network's targets.
         can_terminate: whether :meth:`terminated` is ever true; planners skip the test where it is not.
-        state_names: name and unit of each entry of an observation, for pictures; empty where nobody wrote them.
+        state_names: name and unit of each entry of an observation, for figures; empty if unnamed.
         target_names: the same of each target.
     """
 
@@ -34,11 +34,11 @@ class Task(ABC):
     target_names: tuple[str, ...] = ()
 
     def features(self, state: Tensor) -> Tensor:
-        """What the network sees of a state: ``[..., S] -> [..., F]``."""
+        """The network's input from a state: ``[..., S] -> [..., F]``."""
         return state
 
     def targets(self, state: Tensor, next_state: Tensor) -> Tensor:
-        """What the network shall predict of a transition: ``[..., S], [..., S] -> [..., T]``."""
+        """The network's targets of a transition: ``[..., S], [..., S] -> [..., T]``."""
         return next_state - state
 
     def next_state(self, state: Tensor, target: Tensor) -> Tensor:
@@ -57,12 +57,12 @@ class Task(ABC):
         """The environment as this task needs it: with wrappers of its own around it, or as it is (the default)."""
         return env
 
-    def fit(self, state: Tensor, next_state: Tensor) -> None:  # noqa: B027  # most tasks know all beforehand
-        """Learn what the task must know of the data before every training: nothing by default.
+    def fit(self, state: Tensor, next_state: Tensor) -> None:  # noqa: B027  # most tasks learn nothing
+        """Learn from the data before every training: nothing by default.
 
         Args:
             state: all states so far, ``[N, S]``.
-            next_state: what came after them, ``[N, S]``.
+            next_state: their successors, ``[N, S]``.
         """
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -70,7 +70,7 @@ class Task(ABC):
         return {}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027
-        """Take over what :meth:`state_dict` gave."""
+        """Restore what :meth:`state_dict` returned."""
 
     def inputs(self, state: Tensor, action: Tensor) -> Tensor:
         """The network's inputs without the latent: features, then action, ``[..., F + A]``."""

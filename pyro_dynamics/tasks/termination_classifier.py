@@ -1,8 +1,8 @@
-"""Learning where episodes end: a small classifier of the observation that was reached.
+"""Learned terminations: a small classifier of the observation reached.
 
-A termination is 0 or 1 and rare, which the ensemble's Gaussians foretell badly: told as a target, of a slide that ends
-1 m from its middle, it left the planner at a return of 20 after four rounds, where this classifier came to 111, as a
-planner that was told the rule did. Where episodes end is also no matter of the physics, so it needs no latent.
+A termination is 0 or 1 and rare, which the ensemble's Gaussians predict badly: as a target of the network, for a slide
+that ends 1 m from its middle, it gave the planner a return of 20 after four rounds, where this classifier gave 111,
+like the true rule. Terminations do not depend on the hidden physics, so the classifier has no latent.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def fit_ending(reached: Tensor, ended: Tensor) -> dict[str, Tensor]:
         ended: whether the episode ended there, ``[N]`` of booleans.
 
     Returns:
-        Its weights; without any end in the data, those of a classifier that sees none.
+        Its weights; without any end in the data, those of a classifier that predicts none.
     """
     scale, mean = torch.std_mean(reached, dim=0, correction=0)
     scale = torch.where(scale < 1e-12, torch.ones_like(scale), scale)
@@ -45,7 +45,7 @@ def fit_ending(reached: Tensor, ended: Tensor) -> dict[str, Tensor]:
 
 
 def ending_sizes(entries: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of what :func:`fit_ending` gives for observations of so many entries."""
+    """Shapes of the result of :func:`fit_ending` for observations of this size."""
     widths = {0: (entries, HIDDEN), 2: (HIDDEN, HIDDEN), 4: (HIDDEN, 1)}
     layers = {f"ending.{layer}.weight": (out, into) for layer, (into, out) in widths.items()}
     return {
@@ -66,7 +66,7 @@ def ends(weights: Mapping[str, Tensor], reached: Tensor) -> Tensor:
 
 @torch.enable_grad()
 def _train(network: nn.Module, ends: Tensor, others: Tensor, generator: torch.Generator) -> None:
-    """Logistic regression on equal shares of both classes, at a rate that falls to nothing over the second half."""
+    """Logistic regression on equal shares of both classes, at a rate that decays to 0 over the second half."""
     optimiser = torch.optim.Adam(network.parameters(), lr=RATE, weight_decay=1e-4)
     wanted = torch.cat([torch.ones(HALF), torch.zeros(HALF)])
     for step in range(STEPS):

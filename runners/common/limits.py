@@ -1,4 +1,4 @@
-"""Sizes that a configuration may ask for, checked before anything of that size is made."""
+"""Upper limits of a configuration's sizes, checked before anything of that size is made."""
 
 import math
 from dataclasses import fields, is_dataclass
@@ -16,11 +16,11 @@ LONGEST = 100
 LARGEST_PRODUCT = 200_000_000
 """Weights of an ensemble (0.8 GB); candidates x particles x horizon of a plan."""
 UNBOUNDED = ("seed", "min_steps", "rounds", "epochs", "keep")
-"""What costs time and no memory, or is a name."""
+"""Limits of settings that cost time and no memory, or are names."""
 
 
 def require_reasonable(config: Any, name: str = "") -> None:
-    """Refuse sizes that no machine could hold, in a dataclass and in all that it holds.
+    """Refuse sizes that no machine could hold, in a dataclass and all dataclasses in it.
 
     Args:
         config: the dataclass.

@@ -16,11 +16,11 @@ from pyro_dynamics.transitions import Transitions
 
 @dataclass(frozen=True)
 class LoggedStream:
-    """T steps in one environment, in the order in which they happened; several episodes are one stream.
+    """T steps in one environment, in temporal order; several episodes are one stream.
 
     Attributes:
         transitions: T of them, of environment 0, numbered from step 0.
-        context: the true hidden parameter as the data tells it; None where it does not.
+        context: the true hidden parameter in the data; None if it has none.
         rewarded: whether there were rewards.
         name: of data and environment, for a folder's name.
     """
@@ -39,12 +39,12 @@ def read_stream(
     Args:
         source: file or data set.
         environment: which environment, if there are several.
-        group: column that tells them apart; that of the run by default, where the data has it.
+        group: column that identifies them; that of the run by default, where the data has it.
         folder: of the run.
         family: its family.
 
     Raises:
-        UserError: if the data cannot be read or does not fit the run, or the environment is not told.
+        UserError: if the data cannot be read or does not fit the run, or the environment is not given.
     """
     data = _grouped(source, group, folder, family)
     if environment is None and len(data.labels) > 1:
@@ -69,11 +69,11 @@ def _grouped(source: str, group: str | None, folder: RunFolder, family: Family) 
 
 
 def _known(family: Family, data: LoggedData) -> Context | None:
-    """The label of the one environment as a context; None if it tells nothing of the family's hidden parameter."""
-    told = data.labels[0]
-    if family.numeric and (data.column != ",".join(family.parameters) or isinstance(told, str)):
+    """The label of the one environment as a context; None if it is not one of the family's hidden parameter."""
+    found = data.labels[0]
+    if family.numeric and (data.column != ",".join(family.parameters) or isinstance(found, str)):
         return None
     try:
-        return family.parse_context(told)
+        return family.parse_context(found)
     except UserError:
         return None

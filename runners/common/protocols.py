@@ -12,21 +12,21 @@ from pyro_dynamics.runners.common.configuration import RunConfig, online_for, pr
 Scale = Literal["quick", "cpu", "paper"]
 
 TRAINED = ("latent", "generalist", "specialist", "oracle", "encoder")
-"""Agents with a training of their own. The oracle is told the true context; the encoder computes its latent from the
-last 10 steps, as CaDM does."""
+"""Agents with their own training. The oracle is given the true context; the encoder computes its latent from the last
+10 steps, as CaDM does."""
 
 BELIEF_ABLATIONS = {
     "latent": BeliefAblation(),
-    "oracle-reset": BeliefAblation(told=True),
+    "oracle-reset": BeliefAblation(True, True),
     "prior-only": BeliefAblation(updates=False),
     "shuffled": BeliefAblation(shuffled=True),
 }
-"""What is done with the latent agent's beliefs on test: the paper's way, and three baselines."""
+"""The latent agent's beliefs on test: the paper's, and three baselines."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """The settings of a reproduction that decide its numbers; together with the seeds they fix its files.
+    """The settings of a reproduction that, with the seeds, determine its numbers and files.
 
     Attributes:
         family: the main family; the paper's is HalfCheetah on slopes.
@@ -38,7 +38,7 @@ class Protocol:
         random_episodes: of random actions in each context.
         ablation: the family that trains on two contexts only, if there is one.
         ablation_rounds: of training on it, after which it is measured; the paper's are 100.
-        influence: further families, on which a hidden parameter changes the next step by less or more.
+        influence: further families, whose hidden parameter explains less or more variance of the next step.
         influence_rounds: of training on those.
     """
 
@@ -81,8 +81,8 @@ PROTOCOLS: dict[str, Protocol] = {
 def run_config(scale: Scale, family: str, agent: str, seed: int) -> RunConfig:
     """How an agent of a reproduction is trained.
 
-    `quick` shows the machinery and learns next to nothing, `cpu` is the preset `realtime` with more rounds, compiled
-    training and a planner of its own, `paper` is the preset of that name.
+    `quick` is a smoke test and learns almost nothing, `cpu` is the preset `realtime` with more rounds, compiled
+    training and its own planner, `paper` is the preset of that name.
     """
     protocol = PROTOCOLS[scale]
     config = preset_config(family, "realtime" if scale == "cpu" else scale)
@@ -91,7 +91,7 @@ def run_config(scale: Scale, family: str, agent: str, seed: int) -> RunConfig:
         config = replace(config, episodes=1, planner_config=search, controller=controller)
         config = replace(config, offline=replace(config.offline, min_steps=60))
     if scale == "cpu":
-        # Half the search of `realtime`, which is what the recorded results were made with.
+        # Half the search of `realtime`, as in the recorded results.
         offline, planner = replace(config.offline, compiled=True), ICEMConfig(candidates=28, elites=6, beta=0.0)
         config = replace(config, offline=offline, planner_config=planner)
     config = replace(

@@ -27,7 +27,7 @@ class Job:
     """FAMILY/AGENT-SEED or FAMILY/AGENT-GUIDE-SEED"""
     config: RunConfig
     step_limit: float | None = None
-    """Seconds that a step of an environment may take; no part of the configuration, which decides what is the same."""
+    """Seconds that a step of an environment may take; not in the configuration, by which runs are compared."""
 
     def row(self, folder: SweepFolder, state: str) -> dict[str, Any]:
         """Its line of the table; its numbers are None before its first whole round."""
@@ -46,9 +46,9 @@ class Job:
             "folder": self.name,
         }
 
-    def tell_round(self, m: int) -> None:
-        """In the log."""
-        print(f"round {m} of {self.config.rounds} is safe")
+    def log_round(self, m: int) -> None:
+        """Print a line to the log."""
+        print(f"round {m} of {self.config.rounds} is saved")
 
     @property
     def guide(self) -> str | None:
@@ -76,7 +76,7 @@ def make_job(wanted: dict[str, Any], flags: train.TrainFlags, step_limit: float 
 
 
 def is_finished(job: Job, folder: SweepFolder) -> bool:
-    """Whether a job's run is whole.
+    """Whether a job's run is complete.
 
     Raises:
         UserError: if its place holds a run with other settings.
@@ -102,7 +102,7 @@ def work(folder: SweepFolder, job: Job) -> str:
     folder.note_try(job.name, None if run is None else run.last_round)
     with folder.log(job.name) as log, redirect_stdout(log), redirect_stderr(log):
         try:
-            train.train_or_resume(job.config, path, job.tell_round, job.step_limit)
+            train.train_or_resume(job.config, path, job.log_round, job.step_limit)
         except Exception:
             traceback.print_exc()
             return traceback.format_exc()

@@ -36,7 +36,7 @@ def test_what_would_silently_not_be_applied_is_refused(contexts: Any, words: str
         from_carl({0: {"m": 1.0}}, ("m", "l"))
 
 
-@pytest.mark.filterwarnings("ignore")  # CARL tells at length of the simulators that it would like to have
+@pytest.mark.filterwarnings("ignore")  # CARL warns of missing simulators
 def test_contexts_of_the_real_carl() -> None:
     carl = pytest.importorskip("carl.envs", reason="carl-bench is not installed", exc_type=ImportError)
     sampler = pytest.importorskip("carl.context.sampler", exc_type=ImportError)

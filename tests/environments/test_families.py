@@ -49,7 +49,7 @@ def trajectory(env: gymnasium.Env, steps: int = 12) -> np.ndarray:
 def test_passes_gymnasiums_checker(family: Family) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        # Infinite bounds are what robots have, and the wrappers are what tells the context.
+        # Infinite bounds are usual, and the wrappers report the context.
         warnings.filterwarnings("ignore", "(?s).*(Box (observation|action) space|unwrapped version|normalize)")
         check_env(environment(family.name), skip_render_check=True)
 
@@ -80,9 +80,9 @@ def test_copies_keep_a_context_that_was_changed(family: Family) -> None:
     env = environment(family.name)
     hidden(family, family.test_contexts[0])
     expected = trajectory(env)
-    for twin in (copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
-        assert twin.context == family.test_contexts[0]
-        assert np.array_equal(trajectory(twin), expected)
+    for duplicate in (copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
+        assert duplicate.context == family.test_contexts[0]
+        assert np.array_equal(trajectory(duplicate), expected)
 
 
 @every_family
@@ -92,11 +92,11 @@ def test_a_schedule_changes_the_context_in_mid_episode_and_info_tells_the_truth(
     env.schedule = Schedule(((0, before), (2, after)))
     for _ in range(2):
         observation, info = env.reset(seed=0)
-        told = [info["context"]]
+        seen = [info["context"]]
         for _ in range(3):
             observation, *_, info = env.step(0.1 * env.action_space.sample())
-            told.append(info["context"])
-        assert told == [before] * 3 + [after]  # reset, steps 0 and 1, then step 2
+            seen.append(info["context"])
+        assert seen == [before] * 3 + [after]  # reset, steps 0 and 1, then step 2
         assert observation.shape == (family.task().state_dim,)
 
 
@@ -131,11 +131,11 @@ def test_reward_and_termination_of_the_task_are_the_environments_own(family: Fam
 @every_family
 def test_robots_in_lockstep_end_each_in_its_own_time(family: Family) -> None:
     contexts = (family.train[0], family.test_contexts[-1])
-    robots = family.make_vector(contexts, 40)
-    space: Any = robots.single_action_space
+    envs = family.make_vector(contexts, 40)
+    space: Any = envs.single_action_space
     policy = uniform_policy(space.low, space.high, 2, torch.Generator().manual_seed(0))
-    steps = list(rollout(robots, policy, seeds=[0, 1]))
-    robots.close()
+    steps = list(rollout(envs, policy, seeds=[0, 1]))
+    envs.close()
     assert list(steps[0].context) == list(contexts)
     alive = torch.stack([step.alive for step in steps])
     lengths = alive.sum(0).tolist()

@@ -128,13 +128,13 @@ def test_a_copy_goes_on_where_the_original_is_in_its_episode(how: Any) -> None:
     env = hopper(mass=mass("torso"), push=Force("torso"))
     env.set_context((1.4, 15.0))
     trajectory(env, 15)
-    twin = how(env)
-    assert twin.context == (1.4, 15.0)
+    duplicate = how(env)
+    assert duplicate.context == (1.4, 15.0)
     expected = trajectory(env, 15, reset=False)
-    assert np.array_equal(trajectory(twin, 15, reset=False), expected)
-    assert np.array_equal(twin.reset()[0], env.reset()[0])  # their random numbers are the same too
+    assert np.array_equal(trajectory(duplicate, 15, reset=False), expected)
+    assert np.array_equal(duplicate.reset()[0], env.reset()[0])  # their random numbers are the same too
     env.set_context((1.0, 0.0))
-    assert twin.context == (1.4, 15.0)  # and they share nothing
+    assert duplicate.context == (1.4, 15.0)  # and they share nothing
 
 
 @pytest.mark.parametrize("how", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
@@ -147,10 +147,10 @@ def test_a_copy_takes_the_very_next_step_as_the_original_does(name: str, how: An
     env.action_space.seed(3)
     for _ in range(12):
         env.step(env.action_space.sample())
-    twin = how(env)
+    duplicate = how(env)
     for _ in range(3):
         action = env.action_space.sample()
-        own, other = env.step(action), twin.step(action)
+        own, other = env.step(action), duplicate.step(action)
         assert np.array_equal(own[0], other[0])
         assert own[1] == other[1]
 
@@ -169,11 +169,11 @@ def test_a_copy_of_an_environment_that_copies_its_model_keeps_the_nominal_values
             self.mujoco_renderer: Any = None
 
     env: Any = MujocoPhysics(Plain(), {"mass": mass()}, {"mass": 2.0})
-    twin = copy.deepcopy(env)
-    assert twin.context == 2.0
-    assert np.array_equal(twin.unwrapped.model.body_mass, env.unwrapped.model.body_mass)
-    twin.set_context(1.0)
-    assert np.array_equal(2 * twin.unwrapped.model.body_mass, env.unwrapped.model.body_mass)
+    duplicate = copy.deepcopy(env)
+    assert duplicate.context == 2.0
+    assert np.array_equal(duplicate.unwrapped.model.body_mass, env.unwrapped.model.body_mass)
+    duplicate.set_context(1.0)
+    assert np.array_equal(2 * duplicate.unwrapped.model.body_mass, env.unwrapped.model.body_mass)
 
 
 @pytest.mark.parametrize("vary", [{}, {"dead": Disabled(), "mass": mass()}])
@@ -209,9 +209,9 @@ def test_gravity_and_its_direction_go_together() -> None:
 )
 def test_what_the_model_does_not_have_is_told_in_one_line(environment: str, part: Physical, words: str) -> None:
     contexts = (part.parse("none", "p"), "a") if isinstance(part, Disabled) else (1.0, 2.0)
-    with pytest.raises(UserError, match=words) as told:
+    with pytest.raises(UserError, match=words) as error:
         mujoco_family("mine", environment, {"p": part}, contexts, contexts, HopperTask).make(contexts[0], 10)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_dead_actuator_that_does_not_exist_is_refused() -> None:
@@ -250,7 +250,7 @@ def test_inner_wrappers_are_no_hindrance_and_nothing_is_put_into_the_observation
 
 
 def test_set_const_on_data_of_its_own_equals_a_model_compiled_that_way() -> None:
-    """The trap that mj_setConst resets the robot is avoided, and what it computes is the same."""
+    """The trap that mj_setConst resets the robot is avoided, and its results are the same."""
     env = hopper(mass=mass())
     env.set_context(2.0)
     model = copy.deepcopy(env.unwrapped.model)

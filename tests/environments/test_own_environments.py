@@ -32,8 +32,8 @@ FAMILY = Family("mine", HeavyPendulum, ("m", "l"), ("kg", "m"), ((1.0, 1.0), (2.
 def test_a_class_of_ones_own_has_the_whole_contract() -> None:
     env = FAMILY.make(Schedule(((0, (1.0, 1.0)), (2, (2.0, 0.5)))), 4)
     assert env.reset(seed=0)[1]["context"] == (1.0, 1.0)
-    told = [env.step(np.zeros(1))[4] for _ in range(4)]
-    assert [info["context"] for info in told] == [(1.0, 1.0)] * 2 + [(2.0, 0.5)] * 2
+    infos = [env.step(np.zeros(1))[4] for _ in range(4)]
+    assert [info["context"] for info in infos] == [(1.0, 1.0)] * 2 + [(2.0, 0.5)] * 2
     inner: Any = env.unwrapped
     assert (inner.m, inner.l) == (2.0, 0.5)
     assert copy.deepcopy(env).context == (2.0, 0.5)  # type: ignore[attr-defined]
@@ -120,9 +120,9 @@ def test_a_context_that_did_not_take_is_told_in_one_line(environment: Any, param
     context: Any = 2.0 if isinstance(parameter, str) else (2.0, 1.0)
     unit = "m/s" if isinstance(parameter, str) else ("kg", "m")
     family = Family("mine", environment, parameter, unit, (context,), (context,), PendulumTask)
-    with pytest.raises(UserError, match=words) as told:
+    with pytest.raises(UserError, match=words) as error:
         family.make(context, 5)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_parameter_that_cannot_change_is_told_when_it_should() -> None:
@@ -213,9 +213,9 @@ def test_a_family_is_loaded_from_a_module_in_the_current_folder(
         ("someones families:good", "package.module:callable"),
         ("someones_families:", "package.module:callable"),
     ):
-        with pytest.raises(UserError, match=words) as told:
+        with pytest.raises(UserError, match=words) as error:
             find_family(text)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(error.value)
     with pytest.raises(ZeroDivisionError, match="their own fault"):
         find_family("someones_families:broken")
     with pytest.raises(ModuleNotFoundError, match="a_module_that_is_missing"):

@@ -71,8 +71,8 @@ def test_one_of_cadms_is_scored_on_its_named_test_sets(
 ) -> None:
     train(name, tmp_path / "run", "--rounds", "1", "--steps", "6")
     assert main(["evaluate", str(tmp_path / "run"), "--steps", "3"]) == 0
-    told = capsys.readouterr().out
-    places = [told.index(words) for words in ("moderate:", "extreme:", "mean (moderate)", "mean (extreme)")]
+    printed = capsys.readouterr().out
+    places = [printed.index(words) for words in ("moderate:", "extreme:", "mean (moderate)", "mean (extreme)")]
     assert places == sorted(places)
     table = json.loads((tmp_path / "run" / "evaluation-steps=3.json").read_text())["contexts"]
     expected = [(name, context) for name, chosen in FAMILIES[name].test_sets.items() for context in chosen]

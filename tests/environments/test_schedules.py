@@ -67,9 +67,9 @@ def test_a_schedule_from_a_file(tmp_path: Path) -> None:
 def test_a_file_that_is_no_schedule_is_refused_in_words(content: str, tmp_path: Path) -> None:
     for name in ("bad.csv", "bad.json"):
         (tmp_path / name).write_text(content)
-        with pytest.raises(UserError, match=r"bad|tilt|schedule starts") as told:
+        with pytest.raises(UserError, match=r"bad|tilt|schedule starts") as error:
             TILT.parse_schedule(f"file:{tmp_path / name}")
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(error.value)
     with pytest.raises(UserError, match="cannot be read"):
         TILT.parse_schedule(f"file:{tmp_path / 'missing.csv'}")
     (tmp_path / "large.json").write_text(f"[[0, {10**400}]]")
@@ -86,9 +86,9 @@ def test_a_file_that_is_no_schedule_is_refused_in_words(content: str, tmp_path: 
     ],
 )
 def test_a_malformed_schedule_is_refused_in_words(text: str) -> None:
-    with pytest.raises(UserError, match=r"schedule|sine|walk") as told:
+    with pytest.raises(UserError, match=r"schedule|sine|walk") as error:
         TILT.parse_schedule(text)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("text", ["0:1000", "ramp:0:0,10:1000", "sine:-100:6:9", "walk:0:1:-100:6"])
@@ -106,5 +106,5 @@ def test_names_cannot_change_gradually(text: str) -> None:
 def test_a_course_is_followed_step_by_step() -> None:
     env = find_family("hopper-mass").make(find_family("hopper-mass").parse_schedule("ramp:0:1,4:1.4"), 20)
     env.reset(seed=0)
-    told = [env.step(0 * env.action_space.sample())[4]["context"] for _ in range(6)]
-    assert told == pytest.approx([1.0, 1.1, 1.2, 1.3, 1.4, 1.4])
+    seen = [env.step(0 * env.action_space.sample())[4]["context"] for _ in range(6)]
+    assert seen == pytest.approx([1.0, 1.1, 1.2, 1.3, 1.4, 1.4])

@@ -1,4 +1,4 @@
-"""A twin goes on where its original is."""
+"""A copied environment continues where its original is."""
 
 from typing import Any
 
@@ -46,21 +46,21 @@ ALL = [*FAMILIES.values(), pushed_hopper(), NOISY]
 
 @pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
 def test_a_twin_goes_on_as_its_original_would_and_keeps_its_own_context(family: Family) -> None:
-    original, twin, other = (family.make(family.train[k], 100) for k in (0, 0, -1))
-    for seed, env in enumerate((original, twin, other)):
+    original, duplicate, other = (family.make(family.train[k], 100) for k in (0, 0, -1))
+    for seed, env in enumerate((original, duplicate, other)):
         env.reset(seed=seed)
     space = original.action_space
     space.seed(0)
     for _ in range(4):
         original.step(space.sample())
-    for env in (twin, other):
+    for env in (duplicate, other):
         env.step(space.sample())
         put_where(env, original)
     assert other.context == family.train[-1]  # type: ignore[attr-defined]
     differs = False
     for _ in range(3):
         action = space.sample()
-        expected, found, elsewhere = (env.step(action) for env in (original, twin, other))
+        expected, found, elsewhere = (env.step(action) for env in (original, duplicate, other))
         assert np.array_equal(expected[0], found[0])
         assert expected[1:3] == found[1:3]
         differs = differs or not np.array_equal(expected[0], elsewhere[0])
@@ -80,10 +80,10 @@ class StiffPendulum(NoisyPendulum):
 def test_what_only_the_constructor_computes_from_the_context_is_refused() -> None:
     def three(environment: type[gymnasium.Env]) -> list[gymnasium.Env]:
         family = Family("stiff", environment, "drift", "m", (0.0, 1.0), (2.0,), PendulumTask)
-        robots = [family.make(context, 10) for context in (0.0, 1.0, 0.0)]
-        for robot in robots:
-            robot.reset(seed=0)
-        return robots
+        envs = [family.make(context, 10) for context in (0.0, 1.0, 0.0)]
+        for env in envs:
+            env.reset(seed=0)
+        return envs
 
     check_twins(*three(NoisyPendulum))
     with pytest.raises(UserError, match=r"StiffPendulum\.stiffness is computed from the context when the environment"):

@@ -1,4 +1,4 @@
-"""Claims: data in which each of them holds, in which none does, and in which it cannot be told."""
+"""Claims: data in which each of them holds, in which none does, and in which it is inconclusive."""
 
 import math
 import warnings
@@ -71,7 +71,7 @@ def test_no_claim_holds_where_it_is_not_so() -> None:
     assert verdicts(SLOWER, against) == {text: {FAILS} for text in EVERY}
 
 
-def test_agents_that_do_the_same_cannot_be_told_apart() -> None:
+def test_agents_that_do_the_same_are_inconclusive() -> None:
     found = verdicts(SAME, [])
     assert found["no clear win over the generalist at the extremes"] == {HOLDS}
     assert all(OPEN in found[text] for text in EVERY if "latents" not in text and "no clear win" not in text)
@@ -97,7 +97,7 @@ def test_rule_of_the_verdict() -> None:
 
 
 def test_three_seeds_of_one_sign_are_not_firm() -> None:
-    """The bootstrap of three numbers never leaves their range; Student's t knows better."""
+    """The bootstrap of three numbers never leaves their range; Student's t may."""
     loose, tight = Claim("", "", [0.1, 1.0, 3.0]), Claim("", "", [1.0, 1.1, 1.2])
     assert (loose.verdict, loose.firm) == (HOLDS, False)
     assert (tight.verdict, tight.firm) == (HOLDS, True)
@@ -173,8 +173,8 @@ def test_tables_tell_the_numbers() -> None:
     assert float(cells["latent"][6].split()[0]) > 0.1 > abs(float(cells["specialist"][6].split()[0]))
     assert float(cells["latent"][5].split()[0]) > 0.7
     assert cells["random"][2] == "-60"
-    told = claims_table(claims(scores, LatentRows(ORDERED, "tilt")))
-    assert {row[4] for row in told.rows} == {HOLDS}
+    table = claims_table(claims(scores, LatentRows(ORDERED, "tilt")))
+    assert {row[4] for row in table.rows} == {HOLDS}
 
 
 def test_page_holds_all_parts_and_leaves_out_those_without_rows() -> None:
@@ -186,12 +186,12 @@ def test_page_holds_all_parts_and_leaves_out_those_without_rows() -> None:
     assert headings[:2] == ["The paper's claims", "Training environments"]
     assert "Trained on two environments: after 8 rounds" in headings
     assert headings[-2:] == ["Latents", "Where the latent matters"]
-    names = [picture.name for picture in found.pictures]
+    names = [figure.name for figure in found.figures]
     assert len(names) == len(set(names)) == 9
-    assert all(picture.png.startswith(b"\x89PNG") for picture in found.pictures)
+    assert all(figure.png.startswith(b"\x89PNG") for figure in found.figures)
     page = to_markdown(findings([], [], "tilt"), "figures")
     assert page.startswith("# Reproduction: tilt")
-    assert "cannot be told yet" in page
+    assert "inconclusive" in page
     assert "## Training" not in page
 
 

@@ -112,7 +112,7 @@ def test_episodes_of_a_run_are_played_again_exactly(name: str, tmp_path: Path) -
     with pytest.raises(UserError, match="no round 2: it has 2 rounds"):
         influence_in_run(folder, 2)
     folder.config["seed"] = 1
-    with pytest.raises(UserError, match="comes out otherwise than stored"):
+    with pytest.raises(UserError, match="differs from the stored one"):
         influence_in_run(folder)
 
 

@@ -70,7 +70,7 @@ class Faulty(point_mass.PointMass):
 FAULTS = {
     "raises": "step() raised ZeroDivisionError: of the simulator",
     "hangs": "step() took longer than 0.3 s",
-    "four": "step() must return (observation, reward, terminated, truncated, info), as Gymnasium's API wants it",
+    "four": "step() must return (observation, reward, terminated, truncated, info), as in Gymnasium's API",
     "shape": "the observation has the shape [3], not [5]",
     "dtype": "the observation is of the type complex128, not float64",
     "no-array": "the observation has the shape [], not [5]",
@@ -81,9 +81,9 @@ FAULTS = {
     "huge": "observation[2] is 1e+30, beyond 1e+15",
     "reset-raises": "reset() raised ConnectionError: the robot does not answer",
     "reset-nan": "observation[0] is nan",
-    "old-reset": "reset() must return (observation, info), as Gymnasium's API wants it",
+    "old-reset": "reset() must return (observation, info), as in Gymnasium's API",
 }
-"""What is told of each."""
+"""The error of each."""
 
 
 def family(fault: str, everywhere: bool = False, **more: Any) -> Family:

@@ -88,9 +88,9 @@ def test_mistakes_get_one_line(arguments: list[str], words: str, capsys: pytest.
 
 def test_the_scaling_is_measured_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "SCALES", {"candidates": (10, 20), "environments": (1, 2)})
-    picture = tmp_path / "scaling.png"
-    assert main(["benchmark", "--calls", "1", "--scaling", str(picture)]) == 0
-    assert Image.open(picture).size[0] > 500
+    figure = tmp_path / "scaling.png"
+    assert main(["benchmark", "--calls", "1", "--scaling", str(figure)]) == 0
+    assert Image.open(figure).size[0] > 500
 
 
 def test_the_first_call_does_not_count() -> None:
@@ -113,7 +113,7 @@ def test_the_work_is_what_it_says() -> None:
 
     agent.controller.sampler.dynamics = counted
     Work(agent).plan()
-    assert calls == 2 * benchmark.network_evaluations(agent)  # two robots
+    assert calls == 2 * benchmark.network_evaluations(agent)  # two environments
     before = agent.posterior().mean
     Work(agent).update()
     assert not torch.equal(agent.posterior().mean, before)

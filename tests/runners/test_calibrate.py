@@ -30,32 +30,32 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line that a mistake is told in."""
+    """The one line of a user error."""
     capsys.readouterr()
     assert main(["calibrate", *arguments]) == 2
-    told = capsys.readouterr().err.strip()
-    assert len(told.splitlines()) == 1, told
-    return told
+    message = capsys.readouterr().err.strip()
+    assert len(message.splitlines()) == 1, message
+    return message
 
 
 def test_calibrate_tells_a_table_and_the_flag_to_use(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", str(run), *FAST, "--temperatures", "0.1", "1", "0.5", "0.5"]) == 0
     printed = capsys.readouterr().out
-    told = json.loads((run / "calibration.json").read_text())
-    assert [row["temperature"] for row in told["temperatures"]] == [1.0, 0.5, 0.1]
-    assert (told["round"], told["steps"]) == (1, 25)
-    assert (told["online"]["belief"], told["online"]["update"]) == ("changepoint", "kalman")
-    for row in told["temperatures"]:
+    stored = json.loads((run / "calibration.json").read_text())
+    assert [row["temperature"] for row in stored["temperatures"]] == [1.0, 0.5, 0.1]
+    assert (stored["round"], stored["steps"]) == (1, 25)
+    assert (stored["online"]["belief"], stored["online"]["update"]) == ("changepoint", "kalman")
+    for row in stored["temperatures"]:
         assert 0 <= row["belief_coverage"] <= 1
         assert 0 <= row["predictive_coverage"] <= 1
         assert len(row["by_environment"]) == 5
         assert row["belief_coverage"] == pytest.approx(sum(row["by_environment"]) / 5)
-    spreads = [row["belief_sd"] for row in told["temperatures"]]
+    spreads = [row["belief_sd"] for row in stored["temperatures"]]
     assert spreads == sorted(spreads)  # a lower temperature leaves the belief wider
-    assert f"--belief changepoint --update kalman --temperature {told['temperature']:g}" in printed
+    assert f"--belief changepoint --update kalman --temperature {stored['temperature']:g}" in printed
     assert sum(line.split()[0] in ("1", "0.5", "0.1") for line in printed.splitlines() if line.strip()) >= 3
     assert (run / "calibration.png").read_bytes().startswith(b"\x89PNG")
-    flags = ["--context", "5", "--steps", "3", "--quiet", *FAST, "--temperature", f"{told['temperature']:g}"]
+    flags = ["--context", "5", "--steps", "3", "--quiet", *FAST, "--temperature", f"{stored['temperature']:g}"]
     assert main(["adapt", str(run), *flags]) == 0
 
 
@@ -117,9 +117,9 @@ def test_a_folder_that_cannot_be_written_into_is_told_before_the_work(
 def test_a_run_without_a_latent_is_refused(agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / agent
     assert main(["train", *TINY, "--steps", "5", "--agent", agent, "--out", str(folder)]) == 0
-    told = refused([str(folder)], capsys)
-    assert "no latent" in told
-    assert agent in told
+    message = refused([str(folder)], capsys)
+    assert "no latent" in message
+    assert agent in message
 
 
 def test_a_run_without_a_round_to_replay_is_refused(
@@ -137,16 +137,16 @@ def test_a_run_without_a_round_to_replay_is_refused(
 
 
 def test_the_first_episode_of_each_environment_is_followed_to_its_end() -> None:
-    # Robots 0 and 1 are in environment 0, robots 2 and 3 in environment 1; robot 0 ends after one step, 3 after two.
+    # Instances 0 and 1 are of environment 0, 2 and 3 of environment 1; instance 0 ends after one step, 3 after two.
     alive = {0: [0, 1, 2, 3], 1: [1, 2, 3], 2: [1, 2]}
-    rows = [(robot, step) for step, robots in alive.items() for robot in robots]
-    state = torch.tensor([[10.0 * robot + step] for robot, step in rows])
+    rows = [(instance, step) for step, instances in alive.items() for instance in instances]
+    state = torch.tensor([[10.0 * instance + step] for instance, step in rows])
     data = Transitions(
         state,
         torch.zeros(len(rows), 1),
         state + 1,
         torch.zeros(len(rows)),
-        torch.tensor([robot // 2 for robot, _ in rows]),
+        torch.tensor([instance // 2 for instance, _ in rows]),
         torch.tensor([step for _, step in rows]),
     )
     steps = first_episodes(data, 2)

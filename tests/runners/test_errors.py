@@ -228,7 +228,7 @@ def test_a_task_or_wrapper_of_another_robot_is_refused() -> None:
         check_task(HopperTask(), robots, seed=0)
     still = LastVelocity(gymnasium.make("Pendulum-v1"))
     still.reset(seed=0)
-    with pytest.raises(UserError, match="PendulumEnv tells no x_velocity in its info"):
+    with pytest.raises(UserError, match="PendulumEnv has no x_velocity in its info"):
         still.step(np.zeros(1))
 
 

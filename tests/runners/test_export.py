@@ -49,7 +49,7 @@ def same_episodes(dataset: minari.MinariDataset, rounds: list[Transitions], cont
     assert dataset.total_episodes == len(ours)
     assert dataset.total_steps == sum(map(len, rounds))
     metadata = list(dataset.storage.get_episode_metadata(range(len(ours))))
-    for data, episode, told in zip(ours, dataset, metadata, strict=True):
+    for data, episode, entry in zip(ours, dataset, metadata, strict=True):
         assert np.array_equal(episode.observations[:-1], data.state.numpy())
         assert np.array_equal(episode.observations[1:], data.next_state.numpy())
         assert np.array_equal(episode.actions, data.action.numpy())
@@ -57,7 +57,7 @@ def same_episodes(dataset: minari.MinariDataset, rounds: list[Transitions], cont
         assert not episode.terminations.any()
         assert episode.truncations.tolist() == [False] * (len(data) - 1) + [True]
         k = int(data.environment[0])
-        assert (told["environment"], told["gravity"]) == (k, contexts[k])
+        assert (entry["environment"], entry["gravity"]) == (k, contexts[k])
         assert (episode.infos["gravity"] == contexts[k]).all()
         assert all(observation in dataset.observation_space for observation in episode.observations)
 
@@ -97,16 +97,16 @@ def collect(name: str, env: gymnasium.Env, episodes: int) -> minari.MinariDatase
 
 def random_episode(env: gymnasium.Env, seed: int) -> EpisodeBuffer:
     observation, info = env.reset(seed=seed)
-    observations, told = [observation], [info]
+    observations, all_infos = [observation], [info]
     steps: list[Any] = []
     while not steps or not (steps[-1][2] or steps[-1][3]):
         action = env.action_space.sample()
         observation, *outcome, info = env.step(action)
         observations.append(observation)
-        told.append(info)
+        all_infos.append(info)
         steps.append((action, *outcome))
     actions, rewards, terminations, truncations = map(list, zip(*steps, strict=True))
-    infos = {key: [one[key] for one in told] for key in info}
+    infos = {key: [one[key] for one in all_infos] for key in info}
     return EpisodeBuffer(None, seed, None, observations, actions, rewards, terminations, truncations, infos)
 
 
@@ -132,7 +132,7 @@ def test_episodes_are_grouped_by_metadata_or_by_an_info(run: Path, tmp_path: Pat
     assert main(["fit", "ours-v0", *small, "--group", "gravity", "--out", str(tmp_path / "metadata")]) == 0
     assert [row["context"] for row in RunFolder.open(tmp_path / "metadata").metrics()] == [2.0, 4.0, 6.0, 8.0, 10.0]
 
-    env = find_family("pendulum-gravity").make(7.0, 20)  # it tells the true context in its infos
+    env = find_family("pendulum-gravity").make(7.0, 20)  # it has the true context in its infos
     dataset = collect("infos-v0", env, episodes=2)
     folder = str(dataset.storage.data_path)
     generalist = [*small, "--agent", "generalist", "--out", str(tmp_path / "infos")]
@@ -161,7 +161,7 @@ def test_npz_comes_back_and_csv_holds_the_same(run: Path, tmp_path: Path) -> Non
 def test_room_is_asked_for_that_is_enough_and_not_far_too_much(
     episodes: int, steps: int, infos: int, tmp_path: Path
 ) -> None:
-    """HDF5 crashes where there is less than it takes, so it is asked for first."""
+    """HDF5 crashes where there is less space than it needs, so free space is checked first."""
     named = {f"parameter_{i}": 1.0 for i in range(infos)}
     one = {
         "observations": np.zeros((steps + 1, 3), np.float32),
@@ -184,8 +184,8 @@ def test_without_minari_a_line_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "minari", None)
     table = tmp_path / "table.csv"
-    told = refused(["export", str(run), "--minari", "never-v0", "--csv", str(table)], capsys)
-    assert "pip install 'minari[hdf5]'" in told
+    message = refused(["export", str(run), "--minari", "never-v0", "--csv", str(table)], capsys)
+    assert "pip install 'minari[hdf5]'" in message
     assert not table.exists()
     assert "pip install" in refused(["fit", "never-v0"], capsys)
 

@@ -1,4 +1,4 @@
-"""Bad data: an environment that breaks is named, left out from there on, and the run goes on with the others."""
+"""Bad data: an environment that fails is named and dropped, and the run continues with the others."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -45,11 +45,11 @@ def train(name: str, *more: str) -> int:
 @pytest.mark.parametrize("fault", faulty_mass.FAULTS)
 def test_the_run_names_it_and_goes_on_with_the_others(fault: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(fault) == 0
-    told = capsys.readouterr().err
+    printed = capsys.readouterr().err
     steps = 0 if "reset" in fault else 5
     line = f"environment 1 (drag (1/s) = 2.0), step {steps}: {faulty_mass.FAULTS[fault]}"
-    assert told.count(line) == 3  # in the check beforehand, and in both rounds
-    assert told.count("of the\nsimulator") == (fault == "raises")  # with the traceback, once
+    assert printed.count(line) == 3  # in the check beforehand, and in both rounds
+    assert printed.count("of the\nsimulator") == (fault == "raises")  # with the traceback, once
     for row in rows_of("run"):
         assert row["steps"] == (steps if row["environment"] == 1 else 12)
         assert ("faults" in row) == (row["environment"] == 1)
@@ -76,7 +76,7 @@ def test_where_all_break_later_the_steps_before_are_kept_and_the_run_goes_on(
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert "every environment broke in round 0, the first so: environment 0" in last
     assert [row["steps"] for row in rows_of("run")] == [110] * 3
-    assert main(["train", "--resume", "run"]) == 2  # it goes on with the next round, and keeps that too
+    assert main(["train", "--resume", "run"]) == 2  # it resumes with the next round, and keeps that too
     assert "in round 1" in capsys.readouterr().err
     assert [row["steps"] for row in rows_of("run")] == [110] * 6
 
@@ -98,9 +98,9 @@ def test_adapt_and_evaluate_keep_what_was_before(capsys: pytest.CaptureFixture[s
     assert train("raises") == 0
     capsys.readouterr()
     assert main(["adapt", "run", "--context", "2", "--steps", "9", "--quiet", "--out", "here"]) == 2
-    told = capsys.readouterr().err
-    assert "cut short after 5 steps, whose results were kept: environment 0 (drag (1/s) = 2.0), step 5" in told
-    assert "ZeroDivisionError" in told.split("pyro-dynamics: error")[0]  # the traceback is theirs to read
+    printed = capsys.readouterr().err
+    assert "cut short after 5 steps, whose results were kept: environment 0 (drag (1/s) = 2.0), step 5" in printed
+    assert "ZeroDivisionError" in printed.split("pyro-dynamics: error")[0]  # with the traceback of their code
     assert len(Path("here/steps.jsonl").read_text().splitlines()) == 5
     assert len(json.loads(Path("here/summary.json").read_text())["faults"]) == 1
     assert main(["evaluate", "run", "--steps", "9"]) == 0
@@ -110,11 +110,11 @@ def test_adapt_and_evaluate_keep_what_was_before(capsys: pytest.CaptureFixture[s
 
 
 def test_without_anybody_to_tell_the_fault_is_raised_with_its_cause() -> None:
-    robots = faulty_mass.family("raises").make_vector([1.0, 2.0], 12)
+    envs = faulty_mass.family("raises").make_vector([1.0, 2.0], 12)
     policy = lambda state: state[:, :2] * 0 + 2.5  # noqa: E731
-    with pytest.raises(EnvironmentFault, match="step 5: step\\(\\) raised") as told:
-        list(rollout(robots, policy, [0, 1]))
-    assert isinstance(told.value.__cause__, ZeroDivisionError)
+    with pytest.raises(EnvironmentFault, match="step 5: step\\(\\) raised") as error:
+        list(rollout(envs, policy, [0, 1]))
+    assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
 def test_a_track_ends_where_a_step_hangs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,15 +147,15 @@ def test_a_reproduction_ends_where_a_step_hangs(
 
 
 def test_a_step_limit_must_make_sense() -> None:
-    robots = faulty_mass.family("hangs").make_vector([1.0], 12)
+    envs = faulty_mass.family("hangs").make_vector([1.0], 12)
     for seconds in (0.0, -1.0, float("nan")):
         with pytest.raises(UserError, match="--step-limit"):
-            limit_steps(robots, seconds)
-    limit_steps(robots, None)
-    assert [guard.limit for guard in guards(robots)] == [None]
+            limit_steps(envs, seconds)
+    limit_steps(envs, None)
+    assert [guard.limit for guard in guards(envs)] == [None]
 
 
 def test_a_time_limit_needs_the_main_thread() -> None:
-    robots = find_family("pendulum-gravity").make_vector((5.0,), 5)
+    envs = find_family("pendulum-gravity").make_vector((5.0,), 5)
     with ThreadPoolExecutor() as pool, pytest.raises(UserError, match="--step-limit needs the alarm of a Unix system"):
-        pool.submit(limit_steps, robots, 1.0).result()
+        pool.submit(limit_steps, envs, 1.0).result()

@@ -54,9 +54,9 @@ def test_whole_episodes_are_kept_back_and_nothing_is_lost(run: Path, log: Path) 
 
 def test_diagnose_judges_what_was_kept_back(run: Path) -> None:
     assert main(["diagnose", str(run), "--draws", "120", "--horizon", "5", "--particles", "20"]) == 0
-    told = json.loads((run / "diagnose" / "diagnostics.json").read_text())
-    assert [one["environment"] for one in told["verdicts"]] == ["2", "6", "10"]
-    assert [one["transitions"] for one in told["predictions"]] == [40] * 3
+    stored = json.loads((run / "diagnose" / "diagnostics.json").read_text())
+    assert [one["environment"] for one in stored["verdicts"]] == ["2", "6", "10"]
+    assert [one["transitions"] for one in stored["predictions"]] == [40] * 3
 
 
 def test_a_belief_follows_a_logged_stream_to_its_gravity(run: Path, tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_a_stream_of_unknown_gravity_can_be_followed(run: Path, tmp_path: Path) 
     rows = [json.loads(line) for line in (out / "steps.jsonl").read_text().splitlines()]
     assert [row["context"] for row in rows] == [None] * 20
     assert main(["diagnose", str(out)]) == 0
-    told = ["--schedule", "0:3,10:4", "--steps", "12", "--out", str(out)]
-    assert main(["adapt", str(run), "--replay", str(new), *told]) == 0
+    flags = ["--schedule", "0:3,10:4", "--steps", "12", "--out", str(out)]
+    assert main(["adapt", str(run), "--replay", str(new), *flags]) == 0
     rows = [json.loads(line) for line in (out / "steps.jsonl").read_text().splitlines()]
     assert [row["context"] for row in rows] == [3.0] * 10 + [4.0] * 2
 
@@ -97,12 +97,12 @@ def test_a_replay_that_was_stopped_goes_on_with_the_same_contexts_alone(
     follow = ["adapt", str(run), "--replay", str(log), "--environment", "6", "--steps", "5", "--quiet"]
     follow += ["--out", str(tmp_path), "--schedule"]
     with monkeypatch.context() as patch:
-        patch.setattr(adapt, "tell_results", interrupted)
+        patch.setattr(adapt, "summarise", interrupted)
         assert main([*follow, "0:2,3:6"]) == 130
-    told = refused([*follow, "0:2,3:10"], capsys)
-    assert "is what is left of an adaptation with another context or schedule" in told
+    message = refused([*follow, "0:2,3:10"], capsys)
+    assert "another context or schedule" in message
     assert main([*follow, "0:2,3:6"]) == 0
-    assert "goes on after 5 steps" in capsys.readouterr().out
+    assert "after 5 steps" in capsys.readouterr().out
     rows = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
     assert [row["context"] for row in rows] == [2.0] * 3 + [6.0] * 2
 
@@ -186,8 +186,8 @@ def test_several_columns_of_quantities_are_several_hidden_parameters(tmp_path: P
     assert belief["context"] is None
     assert len(belief["decoded"]) == 2
     assert main(["diagnose", str(tmp_path / "replay")]) == 0
-    told = json.loads((tmp_path / "replay" / "diagnose" / "diagnostics.json").read_text())
-    assert "the true" not in told["why"]
+    stored = json.loads((tmp_path / "replay" / "diagnose" / "diagnostics.json").read_text())
+    assert "the true" not in stored["why"]
 
 
 def test_a_replay_may_follow_every_kind_of_schedule(run: Path, log: Path, tmp_path: Path) -> None:
@@ -265,14 +265,14 @@ def test_bad_data_is_refused_in_words(
 ) -> None:
     with np.load(log) as stored:
         file = saved(tmp_path / "bad.npz", spoiled(dict(stored), name))
-    told = refused(["fit", str(file), "--group", "gravity", "--out", str(tmp_path / "never")], capsys)
-    assert words in told
-    assert name in ("one", "too few", "length 1") or str(file) in told
+    message = refused(["fit", str(file), "--group", "gravity", "--out", str(tmp_path / "never")], capsys)
+    assert words in message
+    assert name in ("one", "too few", "length 1") or str(file) in message
     assert not (tmp_path / "never").exists()
 
 
 def test_other_mistakes_are_refused_in_words(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "gravity" in refused(["fit", str(log)], capsys)  # tells the columns that there are
+    assert "gravity" in refused(["fit", str(log)], capsys)  # names the columns
     assert "its columns are gravity" in refused(["fit", str(log), "--group", "mass"], capsys)
     assert "no file" in refused(["fit", str(tmp_path / "missing.npz")], capsys)
     junk = tmp_path / "junk.npz"
@@ -290,5 +290,5 @@ def test_other_mistakes_are_refused_in_words(log: Path, tmp_path: Path, capsys: 
         ["fit", str(two), "--group", "gravity,mass", "--unit", "a,b,c", "--out", str(tmp_path / "never")], capsys
     )
     assert not (tmp_path / "never").exists()
-    told = refused(["fit", str(log), "--group", "gravity", "--family", "halfcheetah-tilt"], capsys)
-    assert "3 and 1 entries, not 18 and 6" in told
+    message = refused(["fit", str(log), "--group", "gravity", "--family", "halfcheetah-tilt"], capsys)
+    assert "3 and 1 entries, not 18 and 6" in message

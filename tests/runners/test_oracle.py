@@ -129,7 +129,7 @@ def test_evaluate_compare_export_and_diagnose(run: Path, tmp_path: Path, capsys:
 
 
 def test_commands_for_beliefs_say_why_they_cannot(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "an oracle is told the true context" in refused(["calibrate", str(run)], capsys)
+    assert "an oracle is given the true context" in refused(["calibrate", str(run)], capsys)
     assert "an agent that infers a latent" in refused(["track", str(run), "--schedule", "0:3,10:9"], capsys)
 
 

@@ -1,4 +1,4 @@
-"""A stranger's environment, from the command line: bounds 0 to 5, float64, an observation that never changes."""
+"""A user's environment, from the command line: bounds 0 to 5, float64, an observation that never changes."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_it_learns_adapts_and_is_evaluated(capsys: pytest.CaptureFixture[str]) -
     assert np.isfinite([row["log_likelihood"] for row in rows if row["round"]]).all()
     last = [row for row in rows if row["round"] == 2]
     right, wrong = (sum(row[name] for row in last) / 5 for name in ("log_likelihood", "log_likelihood_wrong_latent"))
-    assert right > wrong + 1  # the network listens to the latent, in spite of what never changes
+    assert right > wrong + 1  # the network uses the latent, in spite of the constant entry
     assert main(["adapt", "run", "--context", "3", "--steps", "5"]) == 0
     assert main(["evaluate", "run", "--steps", "5"]) == 0
     with np.load("run/transitions/round-002.npz") as file:
@@ -64,25 +64,25 @@ def test_rewards_and_ends_of_every_kind_train(family: str, capsys: pytest.Captur
 def test_a_learned_reward_is_what_the_environment_gives() -> None:
     assert main(["train", "point_mass:learned", *LONGER, "--episodes", "3", "--out", "run"]) == 0
     _, config, family, group = load_run(Path("run"))
-    agent, robots = group.agents[0], family.make_vector(family.train, config.steps)
-    data = record(random_steps(robots, seed=1), torch.arange(5))  # episodes that were not trained on
+    agent, envs = group.agents[0], family.make_vector(family.train, config.steps)
+    data = record(random_steps(envs, seed=1), torch.arange(5))  # episodes that were not trained on
     with torch.no_grad():
         location, _ = agent.predict(data.state, data.action, agent.posterior().mean[data.environment][None])
-        foretold = agent.task.next_state(data.state, location.mean(dim=(0, 1)))
-    planned = agent.task.reward(data.state, data.action, foretold)
+        predicted = agent.task.next_state(data.state, location.mean(dim=(0, 1)))
+    planned = agent.task.reward(data.state, data.action, predicted)
     assert (planned - data.reward).square().mean() < 0.3 * data.reward.var()  # it has a kink where the mass turns
     assert torch.equal(agent.task.reward(data.state, data.action, data.next_state), data.reward)
 
 
 def test_the_end_that_a_robot_was_told_is_what_counts_before_any_training() -> None:
     family = point_mass.fenced()
-    robots = family.make_vector(family.train, 60)
-    steps = random_steps(robots, seed=0)
+    envs = family.make_vector(family.train, 60)
+    steps = random_steps(envs, seed=0)
     data = record(steps, torch.arange(5))
     ended = torch.cat([step.terminated[step.alive] for step in steps])
     assert ended.any()
     assert np.array_equal(RunData.of([data], family).terminated(), ended)  # and so it is exported
-    assert check_task(family.task(), robots, seed=0) == []
+    assert check_task(family.task(), envs, seed=0) == []
 
 
 def test_it_is_filmed_where_it_draws(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,14 +92,14 @@ def test_it_is_filmed_where_it_draws(capsys: pytest.CaptureFixture[str]) -> None
     frames = imageio.mimread("film/episode.mp4", memtest=False)
     assert len(frames) == 3
     assert frames[0].shape[0] == 362  # thrice as large, and even
-    for family, words in (("given", "takes no render_mode"), ("undrawn", "draws no pictures")):
+    for family, words in (("given", "takes no render_mode"), ("undrawn", "draws no ")):
         assert main(["train", f"point_mass:{family}", *SMALL, "--out", family]) == 0
         capsys.readouterr()
         assert main(["adapt", family, *act]) == 2
-        told = capsys.readouterr().err.strip()
-        assert words in told
-        assert "render()" in told
-        assert "\n" not in told
+        message = capsys.readouterr().err.strip()
+        assert words in message
+        assert "render()" in message
+        assert "\n" not in message
         assert not list(Path(family).glob("adapt/*/*"))
 
 
@@ -121,9 +121,9 @@ def test_it_is_filmed_where_it_draws(capsys: pytest.CaptureFixture[str]) -> None
 )
 def test_a_wrong_declaration_gets_one_line(family: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", f"point_mass:{family}", *SMALL, "--out", "run"]) == 2
-    told = capsys.readouterr().err.strip()
-    assert words in told
-    assert "\n" not in told
+    message = capsys.readouterr().err.strip()
+    assert words in message
+    assert "\n" not in message
     assert not Path("run").exists()
 
 

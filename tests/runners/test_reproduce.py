@@ -65,12 +65,12 @@ def test_baselines_of_a_belief_do_what_they_say(undisturbed: Path) -> None:
     assert returns["latent"] != returns["prior-only"] != returns["shuffled"]
 
 
-def test_the_report_has_its_pictures(undisturbed: Path) -> None:
+def test_the_report_has_its_figures(undisturbed: Path) -> None:
     page = (undisturbed / "report.md").read_text()
     for name in ("learning-normalised", "learning-by-environment", "test", "dynamic", "latents-map"):
         assert f"figures/{name}.png" in page
         assert (undisturbed / "figures" / f"{name}.png").stat().st_size > 10_000
-    assert "cannot be told yet" in page  # of one seed nothing can
+    assert "inconclusive" in page  # of one seed all are
 
 
 def test_again_nothing_is_done_again(undisturbed: Path) -> None:
@@ -118,7 +118,7 @@ def test_mistakes_get_one_line(undisturbed: Path, tmp_path: Path, capsys: pytest
     assert main(["reproduce", "--preset", "cpu", "--report-only", "--out", str(undisturbed)]) == 2
     assert "holds a reproduction with other settings (preset, family, rounds" in capsys.readouterr().err
     assert main([*QUICK, "--figures", "nothing", "--out", str(tmp_path)]) == 2
-    assert "there is no figure 'nothing': choose of learning, tests" in capsys.readouterr().err
+    assert "there is no figure 'nothing': choose from learning, tests" in capsys.readouterr().err
     (tmp_path / "mine.txt").write_text("mine")
     assert main([*QUICK, "--out", str(tmp_path)]) == 2
     assert "holds something else already" in capsys.readouterr().err

@@ -127,9 +127,9 @@ def test_a_mistake_in_a_context_of_two_gets_one_line(run: Path, capsys: pytest.C
     for context in ("9", "9,0.5,1", "mass=9,length=0.5", "9,-1", "9,long"):
         capsys.readouterr()
         assert main(["adapt", str(run), "--context", context]) == 2
-        told = capsys.readouterr().err.strip()
-        assert len(told.splitlines()) == 1
-        assert "length" in told
+        message = capsys.readouterr().err.strip()
+        assert len(message.splitlines()) == 1
+        assert "length" in message
 
 
 def test_the_nearest_specialist_is_found_in_the_ranges_that_were_trained_on() -> None:

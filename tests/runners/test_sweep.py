@@ -108,21 +108,21 @@ def test_a_cluster_that_does_not_answer_is_told_at_once(tmp_path: Path, capsys: 
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # nobody listens
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        told = refused(["sweep", "--address", address, "--out", str(tmp_path / "sweep")], capsys)
-    assert f"no Ray cluster answers at {address}" in told
+        message = refused(["sweep", "--address", address, "--out", str(tmp_path / "sweep")], capsys)
+    assert f"no Ray cluster answers at {address}" in message
 
 
 def test_an_address_that_is_none_and_no_place_for_ray_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")
-    told = refused(["sweep", "--address", ":", "--out", str(tmp_path / "sweep"), "--", *TINY], capsys)
-    assert "Malformed" in told
-    assert "(if : has token authentication, set RAY_AUTH_MODE=token)" in told
+    message = refused(["sweep", "--address", ":", "--out", str(tmp_path / "sweep"), "--", *TINY], capsys)
+    assert "Malformed" in message
+    assert "(if : has token authentication, set RAY_AUTH_MODE=token)" in message
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "file"))
-    told = refused(["sweep", "--out", str(tmp_path / "sweep"), "--", *TINY], capsys)
-    assert "Ray does not start on this machine: [Errno 20] Not a directory" in told
+    message = refused(["sweep", "--out", str(tmp_path / "sweep"), "--", *TINY], capsys)
+    assert "Ray does not start on this machine: [Errno 20] Not a directory" in message
 
 
 @pytest.mark.slow
@@ -204,7 +204,7 @@ def test_a_killed_worker_and_a_failed_job_cost_nothing_but_time(
     }
     assert "exists already" in (out / "failed" / f"{SPECIALIST}.txt").read_text()
     lines = capsys.readouterr().out.splitlines()
-    again = f"{LATENT}: its worker died; tried again on {second['host']}, after round {second['after_round']}"
+    again = f"{LATENT}: its worker died; restarted on {second['host']}, after round {second['after_round']}"
     assert lines.count(again) == 1
     assert sum(line.startswith(f"{SPECIALIST}: failed: ") for line in lines) == 1
 
@@ -216,5 +216,5 @@ def test_a_killed_worker_and_a_failed_job_cost_nothing_but_time(
     # What is finished is not run again.
     assert main([*command, "--step-limit", "60", "--", *TINY]) == 0
     assert [row["tries"] for row in json.loads((out / "sweep.json").read_text())] == [0, 0]
-    # Nor is it gone on with under other settings.
+    # Nor is it resumed under other settings.
     assert "other settings (latent_dim)" in refused([*command, "--", *TINY, "--latent-dim", "3"], capsys)

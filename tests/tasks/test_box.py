@@ -15,7 +15,7 @@ from pyro_dynamics.inference import OfflineConfig
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 from pyro_dynamics.tasks import BoxTask, check_spaces, on_numpy
 from pyro_dynamics.tasks.functions import evaluate
-from pyro_dynamics.tasks.observation_wrappers import ContextReward, ToldOutcome
+from pyro_dynamics.tasks.observation_wrappers import AppendOutcome, ContextReward
 from pyro_dynamics.transitions import Transitions
 
 
@@ -62,7 +62,7 @@ def test_shapes_are_as_declared_and_next_state_inverts_targets(
     target = task.targets(state, next_state)
     assert target.shape == (2, 30, task.target_dim)
     again = task.next_state(state, target)
-    known = task.target_dim  # a told termination is not predicted: where an episode ends is read off the observation
+    known = task.target_dim  # an observed termination is not predicted: the observation decides where an episode ends
     assert torch.allclose(again[..., :known], next_state[..., :known], atol=1e-5)
     assert again.shape == next_state.shape
     assert task.inputs(state, action).shape == (2, 30, task.input_dim)
@@ -114,11 +114,11 @@ def test_scales_far_apart_and_a_still_dimension_are_learned_alike(generator: tor
     mean = agent.posterior().mean[:, 0]
     with torch.no_grad():
         location, scale = agent.predict(test.state, test.action, mean[environment, None][None])
-        foretold = task.next_state(test.state, location.mean(dim=(0, 1)))
+        predicted = task.next_state(test.state, location.mean(dim=(0, 1)))
     assert scale.isfinite().all()
-    error = (foretold - test.next_state).square().mean(0).sqrt()[:2] / scales
+    error = (predicted - test.next_state).square().mean(0).sqrt()[:2] / scales
     assert (error < 0.1 * size.mul(test.action - 2.5).std()).all()
-    assert (foretold[:, 2] - 9.81).abs().max() < 0.1
+    assert (predicted[:, 2] - 9.81).abs().max() < 0.1
     assert (mean.diff().sign().sum().abs() == 3).item()  # the latents are in the order of the hidden parameter
     saved = agent.state_dict()["task"]
     assert set(saved) == {"mean", "scale"}
@@ -138,17 +138,17 @@ def test_a_classifier_learns_where_episodes_end(generator: torch.Generator) -> N
     assert not task.terminated(data, data[:, :1], data).any()  # nothing has ended yet
     task.fit(torch.zeros_like(data), data)
     test = reached(2000)
-    told, truth = task.terminated(test, test[:, :1], test * torch.tensor([1.0, 1.0, 0.0])), test[:, 2] > 0.5
-    assert told[truth].float().mean() > 0.9
-    assert told[~truth].float().mean() < 0.05
+    ends, truth = task.terminated(test, test[:, :1], test * torch.tensor([1.0, 1.0, 0.0])), test[:, 2] > 0.5
+    assert ends[truth].float().mean() > 0.9
+    assert ends[~truth].float().mean() < 0.05
     other = BoxTask(Spaces(2), nearness, "learned")
     other.load_state_dict(task.state_dict())
-    assert torch.equal(other.terminated(test, test[:, :1], test), told)
+    assert torch.equal(other.terminated(test, test[:, :1], test), ends)
 
 
 def test_what_is_learned_stands_at_the_end_of_the_observation() -> None:
     env = BoxTask(Line(), "learned", "learned").wrap(Line())
-    assert isinstance(env, ToldOutcome)
+    assert isinstance(env, AppendOutcome)
     assert env.observation_space.shape == (3,)
     assert env.observation_space.dtype == np.float64
     assert env.reset(seed=0)[0].tolist() == [0, 0, 0]
@@ -206,9 +206,9 @@ def test_numpy_functions_see_rows_and_keep_the_leading_shape(generator: torch.Ge
 )
 def test_a_wrong_function_is_told_in_one_line(function: Any, words: str, generator: torch.Generator) -> None:
     state = torch.rand(2, 3, 4, generator=generator) + 1
-    with pytest.raises(UserError, match=words) as told:
+    with pytest.raises(UserError, match=words) as error:
         evaluate("reward", function, state, state[..., :1], state)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 BOX = Box(-1.0, 1.0, (2,))
@@ -231,9 +231,9 @@ BOX = Box(-1.0, 1.0, (2,))
     ],
 )
 def test_a_space_that_cannot_be_planned_in_is_refused(observations: Space, actions: Space, words: str) -> None:
-    with pytest.raises(UserError, match=words) as told:
+    with pytest.raises(UserError, match=words) as error:
         check_spaces("Robot", observations, actions)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_name_is_no_environment() -> None:

@@ -1,1 +1,1 @@
-"""Families out of any Gymnasium environment on MuJoCo, and the parameters of its model that they hide."""
+"""Families of any MuJoCo environment of Gymnasium, and the model parameters that they hide."""

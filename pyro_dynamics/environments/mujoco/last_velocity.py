@@ -1,4 +1,4 @@
-"""The velocity over the last step, seen by the robot."""
+"""The velocity over the last step as an observation."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from pyro_dynamics.errors import UserError
 
 
 class LastVelocity(gymnasium.Wrapper, RecordConstructorArgs):
-    """Puts the velocity over the last step, (x_t - x_{t-1}) / dt in m/s, in front of the observation.
+    """Prepends the velocity over the last step, (x_t - x_{t-1}) / dt in m/s, to the observation.
 
-    Gymnasium's locomotion is rewarded for that, and does not show it: with it the reward is a function of the next
+    Gymnasium's locomotion is rewarded for it, but does not observe it: with it the reward is a function of the next
     observation, as in PETS (Chua et al. 2018). It is the environment's own ``info["x_velocity"]``; 0 after a reset.
     """
 
@@ -33,7 +33,7 @@ class LastVelocity(gymnasium.Wrapper, RecordConstructorArgs):
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         if "x_velocity" not in info:
-            raise UserError(f"{type(self.env.unwrapped).__name__} tells no x_velocity in its info")
+            raise UserError(f"{type(self.env.unwrapped).__name__} has no x_velocity in its info")
         return self._with(info["x_velocity"], observation), reward, terminated, truncated, info
 
     def _with(self, velocity: float, observation: np.ndarray) -> np.ndarray:

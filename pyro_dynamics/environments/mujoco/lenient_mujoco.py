@@ -1,4 +1,4 @@
-"""Imports MuJoCo also where ``MUJOCO_GL`` asks to draw with what is not there: whoever draws is told later."""
+"""Imports MuJoCo even if ``MUJOCO_GL`` names a missing backend: the error then comes with the first rendering."""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""A family out of any Gymnasium environment on MuJoCo."""
+"""A family of any MuJoCo environment of Gymnasium."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -42,10 +42,10 @@ def mujoco_family(
         environment: a registered Gymnasium id, or what makes an environment with ``model`` and ``data``.
         vary: the hidden parameters by name, see :mod:`pyro_dynamics.environments.mujoco.mujoco_parameters`.
         train: the contexts to learn from.
-        test: the contexts to be met later, or named sets of them.
+        test: the contexts to test on, or named sets of them.
         task: makes the task.
-        description: one line for people.
-        last_velocity: put the velocity over the last step in front of the observation, see
+        description: one line.
+        last_velocity: prepend the velocity over the last step to the observation, see
             :class:`~pyro_dynamics.environments.mujoco.last_velocity.LastVelocity`.
         settings: further keywords for the environment.
 
@@ -108,13 +108,13 @@ class MujocoMaker:
 class MujocoPhysics(HiddenParameterWrapper):
     """Changes physical parameters of the MuJoCo model inside, and reads them back from it.
 
-    A copy is where the original was in its episode, with the same context: Gymnasium's environments alone would begin
-    anew, with nominal physics.
+    A copy keeps the state within the episode and the context: copies of Gymnasium's environments alone would start from
+    the beginning, with nominal physics.
 
     Args:
         env: with ``model`` and ``data``.
         vary: the parameters by name.
-        context: what to begin with; nominal values by default.
+        context: the initial one; nominal values by default.
 
     Raises:
         UserError: if the environment is not MuJoCo's, or the model has no such part.
@@ -157,7 +157,7 @@ class MujocoPhysics(HiddenParameterWrapper):
         held = [[part.read(self._simulator) for part in parts] for parts in self.vary.values()]
         if isinstance(held[0][0], str):
             return held[0][0]
-        # Parts of one parameter that do not agree hold no value of it: NaN is not taken for any.
+        # Parts of one parameter that disagree have no common value: NaN equals no context.
         return as_context([float(parts[0]) if len(set(parts)) == 1 else np.nan for parts in held])  # type: ignore[arg-type]
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -170,7 +170,7 @@ class MujocoPhysics(HiddenParameterWrapper):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         inner: Any = self.env.unwrapped
-        # All of it: what a step begins with may be derived from an older state, as the place of Ant's torso.
+        # All of it: a step may start from quantities derived from an older state, as the position of Ant's torso.
         state["_simulator"] = self._simulator.nominal, copy.copy(inner.data), inner.np_random
         return state
 

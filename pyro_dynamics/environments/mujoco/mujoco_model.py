@@ -1,4 +1,4 @@
-"""What a MuJoCo model calls its parts, and its nominal values."""
+"""The names of a MuJoCo model's parts, and its nominal values."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -23,10 +23,10 @@ def names_of(model: Any, kind: str) -> list[str]:
 
 
 def indices(model: Any, kind: str, wanted: Sequence[str | int]) -> list[int]:
-    """Where parts of a kind stand in the model; all of them (but for the world's body) where none are named.
+    """The indices of parts of a kind in the model; of all of them (but for the world's body) where none are named.
 
     Raises:
-        UserError: if the model has no such part, with those that it has.
+        UserError: if the model has no such part, naming those that it has.
     """
     names = names_of(model, kind)
     if not wanted:
@@ -55,7 +55,7 @@ class Simulator:
     Args:
         model: an ``mjModel``.
         data: its ``mjData``.
-        nominal: what the model held when it was compiled, where it holds that no more: a copy of a changed one.
+        nominal: the values at compilation, if the model has been changed since.
     """
 
     FIELDS = (
@@ -87,7 +87,7 @@ class Simulator:
         return self._places[field, kind, parts]
 
     def restore(self) -> None:
-        """Put the nominal values back: every change starts from them, so that changes never add up."""
+        """Restore the nominal values: every change starts from them, so that changes never accumulate."""
         for field in self.FIELDS:
             getattr(self.model, field)[:] = self.nominal[field]
         option = self.model.opt
@@ -96,12 +96,12 @@ class Simulator:
 
     @property
     def has_medium(self) -> bool:
-        """Whether there is something that wind could move, by the nominal model."""
+        """Whether the nominal model has a medium for wind to act through."""
         return bool(self.nominal["density"] > 0 or self.model.opt.viscosity > 0)
 
     def update_constants(self) -> None:
         """Let MuJoCo compute what it derives from masses and inertias (``mj_setConst``).
 
-        That writes over the data that it is given: it gets data of its own, and the robot stays where it is.
+        That overwrites the data passed to it: it gets a copy, so that the state of the simulation is kept.
         """
         mujoco.mj_setConst(self.model, mujoco.MjData(self.model))

@@ -27,10 +27,10 @@ class Physical(ABC):
 
     @abstractmethod
     def parse(self, value: Any, name: str) -> Any:
-        """The value that text or a number stands for; ``name`` is what the parameter is called.
+        """The value of a text or number; ``name`` is the parameter's.
 
         Raises:
-            UserError: if it is outside of what makes sense.
+            UserError: if it is out of range.
         """
 
     @abstractmethod
@@ -39,7 +39,7 @@ class Physical(ABC):
 
     @abstractmethod
     def write(self, simulator: Simulator, value: Any) -> None:
-        """Change the model, which holds its nominal values, or what other parameters made of them."""
+        """Change the model, which has its nominal values apart from other parameters' changes."""
 
     @abstractmethod
     def read(self, simulator: Simulator) -> Context:
@@ -105,8 +105,8 @@ def mass(*bodies: str | int, inertia: bool = True, power: float = 1.0) -> Scale:
 
     Args:
         bodies: their names.
-        inertia: without it only mjModel's ``body_mass`` changes, and nothing that MuJoCo derives from it: a body that
-            no physics has, but which is what CaDM (Lee et al. 2020) calls a change of mass.
+        inertia: without it only mjModel's ``body_mass`` changes, and nothing that MuJoCo derives from it: not
+            physical, but what CaDM (Lee et al. 2020) calls a change of mass.
         power: see :class:`Scale`.
     """
     fields = ("body_mass", "body_inertia") if inertia else ("body_mass",)
@@ -185,8 +185,8 @@ class Wind(Physical):
     """Velocity of the medium along an axis, in m/s.
 
     MuJoCo's wind acts through a medium alone, and most models have none (density and viscosity 0): they get one of
-    ``density``, in kg/m^3, that of air by default, which also drags where there is no wind. Air moves a robot little;
-    :class:`Force` pushes.
+    ``density``, in kg/m^3, that of air by default, which also causes drag without wind. Air has little effect on a
+    robot; :class:`Force` is stronger.
     """
 
     axis: str = "x"
@@ -240,7 +240,7 @@ class Disabled(Physical):
     """Actuators that give no force, by the name of the joint or actuator: a category, or ``none``, or ``a+b``.
 
     Attributes:
-        names: what each actuator is called in a context, in the simulator's order; its own names by default.
+        names: the actuators' names in a context, in the simulator's order; its own names by default.
     """
 
     names: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""MuJoCo without the notices that are not the user's business."""
+"""MuJoCo without notices that do not concern the user."""
 
 import warnings
 from collections.abc import Iterator

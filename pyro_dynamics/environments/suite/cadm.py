@@ -14,7 +14,7 @@ from pyro_dynamics.environments.suite.cartpole import ContinuousCartPoleEnv
 
 
 class FullForceCartPoleEnv(ContinuousCartPoleEnv):
-    """CartPole that is pushed with the whole force to the right where the action is above 0, else to the left.
+    """CartPole with the full force to the right where the action is above 0, else to the left.
 
     That is the discrete action of CaDM's CartPole, for planners of real actions.
     """
@@ -26,7 +26,7 @@ class FullForceCartPoleEnv(ContinuousCartPoleEnv):
 class CaDMPendulumEnv(HiddenParameter, PendulumEnv):
     """Pendulum of a ``mass`` in kg and a ``length`` in m.
 
-    Unlike Gymnasium's it begins within 22.5 degrees of hanging and slowly, moves on by the velocity before that is
+    Unlike Gymnasium's it starts within 22.5 degrees of hanging and slowly, integrates the velocity before that is
     clipped, and squares half of the torque for its cost.
     """
 
@@ -67,7 +67,7 @@ class CaDMPendulumEnv(HiddenParameter, PendulumEnv):
 
 
 class SlimHumanoidEnv(HumanoidEnv):
-    """Humanoid-v5 that sees its positions and velocities alone (45), with CaDM's reward, and never ends."""
+    """Humanoid-v5 that observes only its positions and velocities (45), with CaDM's reward, and never terminates."""
 
     def __init__(self, **kwargs: Any) -> None:
         HumanoidEnv.__init__(

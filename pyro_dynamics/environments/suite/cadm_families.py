@@ -1,8 +1,8 @@
 """The benchmark of CaDM (Lee, Seo, Lee, Lee and Shin 2020): what its code varies, and over which sets.
 
-Its test sets are all combinations of the two values that bound each range. It draws a training context out of a grid
-for each of the ten episodes of an iteration; we keep ten or eleven of that grid in which every value occurs, as each
-environment has a latent of its own.
+Its test sets are all combinations of the two values that bound each range. It draws a training context from a grid for
+each of the ten episodes of an iteration; we use ten or eleven points of that grid in which every value occurs, as each
+environment has its own latent.
 """
 
 from functools import partial
@@ -71,7 +71,7 @@ CADM = (
         train=("back-thigh", "back-shin", "back-foot", "front-thigh"),
         test={"moderate": ("front-shin", "front-foot"), "extreme": ("front-shin+front-foot",)},
         task=HalfCheetahTask,
-        description="CaDM's crippled HalfCheetah, but that the action of a dead actuator has its cost",
+        description="CaDM's crippled HalfCheetah, except that the action of a disabled actuator has its cost",
     ),
     mujoco_family(
         "cadm-ant",

@@ -54,7 +54,7 @@ class ContinuousCartPoleEnv(HiddenParameter, CartPoleEnv):
         tau = self.tau
         self.state = np.array((x + tau * speed, speed + tau * acceleration, angle + tau * rate, rate + tau * turn))
         observation = self.state.astype(np.float32)
-        # Judged by what can be seen: the threshold in the float32 of the observation.
+        # By the observation: the threshold in its float32.
         fallen = abs(observation[0]) > self.x_threshold or abs(observation[2]) > self.theta_threshold_radians
         if self.render_mode == "human":
             self.render()

@@ -12,7 +12,7 @@ from pyro_dynamics.environments.mujoco.quiet_mujoco import without_settotalmass_
 
 
 class PETSHalfCheetahEnv(HalfCheetahEnv):
-    """Gymnasium's HalfCheetah-v5 with the velocity over the last step in front of its observation.
+    """Gymnasium's HalfCheetah-v5 with the velocity over the last step as the first entry of its observation.
 
     The observation (18) is [(x_t - x_{t-1}) / dt, qpos[1:] (8), qvel (9)], so that the reward can be computed from
     it. Episodes start at the initial state with N(0, 0.001^2) noise on positions and velocities (Chua et al. 2018).

@@ -12,7 +12,7 @@ ACTUATORS = ("back-thigh", "back-shin", "back-foot", "front-thigh", "front-shin"
 class HalfCheetahCrippledEnv(HiddenHalfCheetahEnv):
     """HalfCheetah whose actuator ``disabled`` gives no torque; ``"none"`` is the healthy body.
 
-    The control cost still counts the action that was asked of the dead actuator.
+    The control cost still includes the action sent to the disabled actuator.
     """
 
     parameter = "disabled"
@@ -27,7 +27,7 @@ class HalfCheetahCrippledEnv(HiddenHalfCheetahEnv):
         return str(value)
 
     def _write_context(self, context: str) -> None:
-        if not hasattr(self, "_nominal_gear"):  # scaled from a copy of the nominal values, so that changes never add up
+        if not hasattr(self, "_nominal_gear"):  # scaled from a copy of the nominal values: changes never accumulate
             self._nominal_gear = self.model.actuator_gear.copy()
         self.model.actuator_gear[:] = self._nominal_gear
         if context != "none":

@@ -1,1 +1,1 @@
-"""The tasks of the environments that are ready to train on."""
+"""The tasks of the registered environments."""

@@ -17,7 +17,7 @@ class CartPoleTask(Task):
     The observation (4) is [place of the cart in m, speed in m/s, angle in rad, rate in rad/s].
 
     Args:
-        full_force: whether the action is but a direction; the network then sees its sign.
+        full_force: whether the action is only a direction; the network's input is then its sign.
     """
 
     state_dim = 4

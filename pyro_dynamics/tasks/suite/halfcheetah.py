@@ -12,7 +12,7 @@ class HalfCheetahTask(Task):
     """Run forward: reward is the velocity reached less a tenth of the squared action.
 
     The observation (18) is [(x_t - x_{t-1}) / dt in m/s, height, pitch, six joint angles, nine velocities]. The
-    network sees the pitch as sine and cosine and not the first entry, which is predicted absolutely.
+    network's inputs are sine and cosine of the pitch and not the first entry, which is predicted absolutely.
     """
 
     state_dim = 18
@@ -31,7 +31,7 @@ class HalfCheetahTask(Task):
         return torch.cat(_seen(state), dim=-1)
 
     def inputs(self, state: Tensor, action: Tensor) -> Tensor:
-        if type(self).features is not HalfCheetahTask.features:  # of a task made out of this one
+        if type(self).features is not HalfCheetahTask.features:  # in a subclass
             return super().inputs(state, action)
         return torch.cat([*_seen(state), action], dim=-1)  # copied once: at a plan's many rows that shows
 
@@ -48,6 +48,6 @@ class HalfCheetahTask(Task):
 
 
 def _seen(state: Tensor) -> list[Tensor]:
-    """What the network sees of states ``[..., 18]``, in parts."""
+    """The network's inputs from states ``[..., 18]``, in parts."""
     pitch = state[..., 2:3]
     return [state[..., 1:2], pitch.sin(), pitch.cos(), state[..., 3:]]

@@ -12,7 +12,7 @@ class HopperTask(LocomotionTask):
 
     The observation (12) is [mean speed, height in m, pitch, three joint angles, six velocities]. An episode ends
     where the height is not above 0.7 m, the pitch not within 0.2 rad, or any other entry not within 100 (velocities
-    are shown clipped at 10, so that one beyond 100 cannot be seen; it does not occur).
+    are observed clipped at 10, so that one beyond 100 is not observed; it does not occur).
     """
 
     state_dim = 12

@@ -1,4 +1,4 @@
-"""What robots that run have in common."""
+"""The common part of locomotion tasks."""
 
 import torch
 from torch import Tensor
@@ -10,8 +10,8 @@ class LocomotionTask(Task):
     """Run forward, and stay healthy: velocity reached, and a bonus while healthy, less the squared action.
 
     The first entry of an observation is the velocity over the last step in m/s
-    (:class:`~pyro_dynamics.environments.mujoco.last_velocity.LastVelocity`). The network does not see it, and predicts
-    it absolutely; it predicts the change of the rest.
+    (:class:`~pyro_dynamics.environments.mujoco.last_velocity.LastVelocity`). It is no input of the network, and is
+    predicted absolutely; of the rest the change is predicted.
 
     Attributes:
         control_cost: weight of the squared action.
@@ -33,7 +33,7 @@ class LocomotionTask(Task):
         return next_state
 
     def healthy(self, state: Tensor) -> Tensor:
-        """Whether the robot can go on from states ``[..., S]``: ``[...]``."""
+        """Whether the robot is healthy in states ``[..., S]``: ``[...]``."""
         return torch.ones(state.shape[:-1], dtype=torch.bool, device=state.device)
 
     def reward(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
