@@ -42,6 +42,7 @@ from pyro_dynamics.inference import (
 from pyro_dynamics.inference.beliefs import changepoint
 from pyro_dynamics.inference.compiled import compiled_update, fx_graph
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
+from pyro_dynamics.observation import draw
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Minibatch, Transitions
 
@@ -153,7 +154,7 @@ def make_data(steps: int = 8) -> Transitions:
     )
 
 
-def one_each() -> tuple[Tensor, ...]:
+def one_each() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """A transition of each environment: state, action, next state and environment."""
     data = make_data()
     rows = torch.arange(ENVIRONMENTS) * 8 + 3
@@ -405,13 +406,13 @@ def test_the_changepoint_belief_weighs_by_the_models_density(kind: Any, monkeypa
     for _ in range(2):
         agent.observe(state, action, next_state, environment, torch.Generator().manual_seed(0))
     assert asked
-    for model, prior, batch, draw, value in asked[-8:]:
+    for model, prior, batch, e, value in asked[-8:]:
         assert type(model) is kind
-        trace = poutine.trace(poutine.condition(model, {"e": draw})).get_trace(batch, prior)
+        trace = poutine.trace(poutine.condition(model, {"e": e})).get_trace(batch, prior)
         assert float(value.sum()) == pytest.approx(float(trace.log_prob_sum()), rel=1e-4)
         owner = torch.arange(ENVIRONMENTS).repeat_interleave(3)
-        rows = by_rows(kind, (state[owner], action[owner], next_state[owner]), draw)
-        expected = prior.log_prob(draw) * (3 if kind is Scaled else 1) + rows
+        rows = by_rows(kind, (state[owner], action[owner], next_state[owner]), e)
+        expected = prior.log_prob(e) * (3 if kind is Scaled else 1) + rows
         torch.testing.assert_close(value, expected, rtol=1e-4, atol=1e-4)
     assert agent.posterior().mean.isfinite().all()
 
@@ -471,6 +472,17 @@ def test_common_noise_is_a_gaussians() -> None:
         one_draw_each(Student, common_noise=True)
 
 
+def test_a_gpu_draws_from_gaussians_alone() -> None:
+    class OnGPU(torch.Generator):
+        """Says that it is a GPU's."""
+
+        device = torch.device("cuda")
+
+    delta = Student(linear(), 1, 1).observation(torch.zeros(1, 1, 3), torch.zeros(1, 1, 1))
+    with pytest.raises(UserError, match="StudentT cannot be drawn from on a GPU"):
+        draw(delta, OnGPU())
+
+
 def hook_of(kind: Any) -> Any:
     """The model whose likelihood a transition's prediction has: a scaled one's is not scaled."""
     return HierarchicalModel if kind in COUNTS else kind
@@ -519,7 +531,7 @@ def test_a_likelihood_without_a_cdf_is_refused_by_name() -> None:
 def test_diagnostics_judge_by_the_models_density(kind: Any) -> None:
     agent, data = make_agent(kind), make_data()
     times = 3 if kind is Scaled else 1  # its prior is scaled too
-    tree = to_datatree(agent, data, 40, pointwise=4, predictive_draws=30)
+    tree: Any = to_datatree(agent, data, 40, pointwise=4, predictive_draws=30)
     e = torch.from_numpy(tree["posterior"]["e"].values[0])
     rows = by_rows(kind, (data.state, data.action, data.next_state), e[:, data.environment])
     expected = times * log_prior(kind, e[..., 0]).double().index_add(1, data.environment, rows.double() / times)
