@@ -1,16 +1,23 @@
 """The hierarchical model of Eq. 1: one latent for each environment, one network ensemble for all."""
 
+import copy
+from typing import Self
+
 import pyro
 import torch
 from pyro import distributions, poutine
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
+from pyro_dynamics.errors import UserError
 from pyro_dynamics.transitions import Minibatch
 
 
 class HierarchicalModel(nn.Module):
     """p(e) prod_t p(s' | s, a, e) for K environments; with ``latent_dim`` 0 it is generalist or specialist.
+
+    A subclass with another likelihood overrides :meth:`observation`: everything calls it. One that overrides
+    :meth:`forward` or :meth:`prior` gets Pyro's own inference, and an error where only the known model can do.
 
     Args:
         likelihood: a module ``(inputs, latent) -> (location, scale)`` with an attribute ``members``.
@@ -31,6 +38,19 @@ class HierarchicalModel(nn.Module):
         """p(e_k) = N(0, I): batch shape ``[K]``, event shape ``[d]``."""
         return distributions.Normal(self.origin, torch.ones_like(self.origin)).to_event(1)
 
+    def observation(self, inputs: Tensor, latent: Tensor) -> Distribution:
+        """p(delta | s, a, e) of each row by itself (Eq. 1): the one place that says the likelihood.
+
+        Args:
+            inputs: features and action, ``[..., M, B, F + A]``.
+            latent: ``[..., M, B, d]``.
+
+        Returns:
+            Batch shape ``[..., M, B]``, event shape ``[T]``: independent Gaussians, unless a subclass says otherwise.
+        """
+        location, scale = self.likelihood(inputs, latent)
+        return distributions.Normal(location, scale).to_event(1)
+
     def forward(self, batch: Minibatch, prior: Distribution | None = None) -> None:
         """The generative story of a minibatch.
 
@@ -42,7 +62,7 @@ class HierarchicalModel(nn.Module):
         with pyro.plate("environment", self.environments, dim=-1):
             latent = pyro.sample("e", prior or self.prior())  # type: ignore[arg-type]  # torch and Pyro distributions
         latent = gather_rows(latent, batch.environment)
-        location, scale = self.likelihood(batch.inputs.expand(*latent.shape[:-1], -1), latent)
+        delta = self.observation(batch.inputs.expand(*latent.shape[:-1], -1), latent)
         # The expectation over members stands outside the logarithm (appendix B): the sum over members is divided by
         # M. The minibatch stands for all N transitions, against ONE divergence for each environment.
         with (
@@ -50,11 +70,45 @@ class HierarchicalModel(nn.Module):
             pyro.plate("member", members, dim=-2),
             pyro.plate("transition", rows, dim=-1),
         ):
-            pyro.sample("delta", distributions.Normal(location, scale).to_event(1), obs=batch.targets)
+            pyro.sample("delta", delta, obs=batch.targets)  # type: ignore[arg-type]  # as above
 
-    def for_environments(self, environments: int) -> "HierarchicalModel":
-        """The same likelihood (shared, not copied) over another number of environments."""
-        return HierarchicalModel(self.likelihood, environments, self.latent_dim)
+    def for_environments(self, environments: int) -> Self:
+        """The same model (its networks shared, not copied) over another number of environments.
+
+        Raises:
+            UserError: if a prior of one's own is not over so many environments.
+        """
+        other = copy.copy(self)
+        for name in ("_parameters", "_buffers", "_modules"):
+            other.__dict__[name] = dict(self.__dict__[name])
+        other.environments = environments
+        other.origin = self.origin.new_zeros(environments, self.latent_dim)
+        if not self.has_default_prior and other.prior().batch_shape != (environments,):
+            name = type(self).__name__
+            raise UserError(
+                f"{name}.prior is over {list(other.prior().batch_shape)} environments where {environments} are asked "
+                f"for: write it by the size of self.origin, or write {name}.for_environments too"
+            )
+        return other
+
+    @property
+    def has_default_observation(self) -> bool:
+        """Whether the targets are the Gaussian of the network, so that its own shortcuts serve."""
+        return self._has_default("observation")
+
+    @property
+    def has_default_forward(self) -> bool:
+        """Whether the joint density is known: prior times :meth:`observation`."""
+        return self._has_default("forward")
+
+    @property
+    def has_default_prior(self) -> bool:
+        """Whether p(e) is N(0, I)."""
+        return self._has_default("prior")
+
+    def _has_default(self, name: str) -> bool:
+        """Whether a method is neither overridden by a subclass nor replaced in this object."""
+        return getattr(type(self), name) is getattr(HierarchicalModel, name) and name not in vars(self)
 
 
 def gather_rows(latent: Tensor, environment: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Normal
+from torch.distributions import Distribution, Independent, Normal
 
 from pyro_dynamics.control import CEM, MPC, MPCConfig, Planner, TrajectorySampler
 from pyro_dynamics.errors import UserError
@@ -19,6 +19,8 @@ from pyro_dynamics.inference import (
     SVIUpdateConfig,
 )
 from pyro_dynamics.inference.guide_check import check_guide, check_posterior
+from pyro_dynamics.inference.user_model import begin_at_prior, check_model, over_environments
+from pyro_dynamics.observation import dynamics_of, location_and_scale, marginal_cdf, observation
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
@@ -36,7 +38,8 @@ class Agent:
     """One dynamics model over K environments, the belief about each, and the planner that uses both.
 
     Args:
-        model: a Pyro model over K environments with a module ``likelihood`` (see :mod:`pyro_dynamics.models`).
+        model: a Pyro model over K environments with a module ``likelihood``, whose hook ``observation`` says the
+            distribution of the targets (see :mod:`pyro_dynamics.models`).
         guide: its guide (see :mod:`pyro_dynamics.guides.contract`).
         task: features, targets, reward and termination.
         action_bounds: lower and upper bounds, each ``[A]``.
@@ -46,7 +49,8 @@ class Agent:
         planner: makes the planner.
 
     Raises:
-        UserError: if the guide does not fit the model, or is no guide of one posterior for each environment.
+        UserError: if the guide does not fit the model, or is no guide of one posterior for each environment; or if a
+            model of one's own observes the targets from another distribution than its hook gives.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Agent:
         planner: Callable[[], Planner] = CEM,
     ) -> None:
         check_guide(model, guide)
+        check_model(model, task.input_dim, task.target_dim)
         self.model, self.guide, self.task = model, guide, task
         self.action_bounds = action_bounds
         self.offline = OfflineInference(model, guide, offline)
@@ -68,10 +73,10 @@ class Agent:
         self.belief = belief(model, guide)
         if guide.infers:
             check_posterior(self.belief, self.belief.posterior(), guide.environments, guide.latent_dim)
-        likelihood = model.likelihood
-        sampler = TrajectorySampler(likelihood, task, likelihood.members, controller.particles, controller.common_noise)
+        members, particles, common_noise = model.likelihood.members, controller.particles, controller.common_noise
+        sampler = TrajectorySampler(dynamics_of(model), task, members, particles, common_noise)
         self.make_planner = planner
-        device = getattr(likelihood, "accelerator", None)
+        device = getattr(model.likelihood, "accelerator", None)
         self.controller = MPC(sampler, *action_bounds, controller, planner(), device)
 
     @property
@@ -154,11 +159,14 @@ class Agent:
 
         Uniform on [0, 1] where the belief and the network are calibrated. The arguments are those of
         :meth:`log_predictive`, and a factor on the predicted standard deviations, ``[B, T]``.
+
+        Raises:
+            UserError: if the likelihood has no CDF.
         """
         with drawing_from(generator):
             latents = self.posterior().sample((samples,))[:, environment]
-        location, scale = self.predict(state, action, latents)
-        return mixture_pit(location, scale if factor is None else factor * scale, self.task.targets(state, next_state))
+        predicted = self.observation(state, action, latents)
+        return marginal_cdf(predicted, self.task.targets(state, next_state), factor).mean(dim=(0, 1))
 
     def log_likelihood(self, state: Tensor, action: Tensor, next_state: Tensor, latents: Tensor) -> Tensor:
         """log p(s' | s, a, e) of every member, in nats.
@@ -172,18 +180,26 @@ class Agent:
         Returns:
             ``[n, M, B]``.
         """
-        location, scale = self.predict(state, action, latents)
-        return Normal(location, scale).log_prob(self.task.targets(state, next_state)).sum(-1)
+        return self.observation(state, action, latents).log_prob(self.task.targets(state, next_state))
 
     def predict(self, state: Tensor, action: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
-        """Location and scale ``[n, M, B, T]`` of the targets by every member, for latents ``[n, B, d]``."""
+        """Mean and standard deviation ``[n, M, B, T]`` of the targets by every member, for latents ``[n, B, d]``."""
+        return location_and_scale(self.observation(state, action, latents))
+
+    def observation(self, state: Tensor, action: Tensor, latents: Tensor) -> Distribution:
+        """p(delta | s, a, e) by every member, for latents ``[n, B, d]``: batch shape ``[n, M, B]``, event ``[T]``."""
         rows = (len(latents), self.model.likelihood.members, len(state))
         inputs = self.task.inputs(state, action).expand(*rows, -1)
-        return self.model.likelihood(inputs, latents.unsqueeze(1).expand(*rows, -1))
+        return observation(self.model, inputs, latents.unsqueeze(1).expand(*rows, -1))
 
     def for_environments(self, environments: int) -> "Agent":
-        """An agent with the same dynamics model (shared), and fresh beliefs about other environments."""
-        model, guide = self.model.for_environments(environments), self.guide.for_environments(environments)
+        """An agent with the same dynamics model (shared), and fresh beliefs about other environments.
+
+        Raises:
+            UserError: if the beliefs cannot begin at a prior of the model's own.
+        """
+        model, guide = over_environments(self.model, environments), self.guide.for_environments(environments)
+        begin_at_prior(model, guide)
         return self._with(model, guide, self.offline.config)
 
     def refit(
@@ -270,4 +286,4 @@ def mixture_pit(location: Tensor, scale: Tensor, targets: Tensor) -> Tensor:
     Returns:
         ``[B, T]``, in [0, 1].
     """
-    return Normal(location, scale, validate_args=False).cdf(targets).mean(dim=(0, 1))
+    return marginal_cdf(Independent(Normal(location, scale, validate_args=False), 1), targets).mean(dim=(0, 1))

@@ -172,7 +172,7 @@ def linear(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) 
 def neural(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) -> tuple[str, dict[str, Any]]:
     """Table and rows of the small neural model."""
     problem = neural_problem(flags.seed)
-    density = log_density(problem.model.likelihood, *problem.data[:2])
+    density = log_density(problem.model, *problem.data[:2])
     bar.set_description("neural NUTS")
     grid = grid_posterior(density)
     generator = derive_generator(flags.seed, "NUTS")

@@ -91,13 +91,13 @@ def update(guide: Any) -> Any:
     rows = (SMALL.members, ENVIRONMENTS)
     batch = Minibatch(torch.randn(*rows, 6), torch.randn(*rows, 4), torch.arange(3).expand(rows), 3.0)
     prior = guide.frozen() if hasattr(guide.posterior(), "from_noise") else model.prior()
-    free, data = gather(net, guide, prior, batch, 4)
+    free, data = gather(model, guide, prior, batch, 4)
     site = site_of(guide, prior, batch)
     assert site is not None
     noise = tuple(part[0] for part in noise_of(guide.posterior(), site, samples=4, steps=1))
     with FakeTensorMode(allow_non_fake_inputs=True), pyro.validation_enabled(False), torch.no_grad():
         arguments = tree_map(there, (free, {}, noise, data))
-        return negative_elbo(net, View(guide), prior, site)(*arguments)
+        return negative_elbo(model, View(guide), prior, site)(*arguments)
 
 
 def faults() -> Iterator[tuple[str, Callable[[], Any]]]:

@@ -23,7 +23,7 @@ C_SOURCES = [f"models/{name}" for name in ("fused.c", "fused_noise.h", "fused_fl
 
 FLOORS = [
     {"errors", "version", "data_files", "parameters", "cuda_graphs", "seeding", "registry"},
-    {"tasks", "transitions"},
+    {"tasks", "transitions", "observation"},
     {"environments", "models", "guides", "inference", "control"},
     {"agent"},
     {"agent_group"},

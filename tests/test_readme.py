@@ -5,10 +5,18 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.distributions import StudentT
 
+from pyro_dynamics.agent import Agent
+from pyro_dynamics.control import MPCConfig
+from pyro_dynamics.environments import find_family
+from pyro_dynamics.guides import DiagonalGuide
+from pyro_dynamics.inference import OfflineConfig
+from pyro_dynamics.models import Ensemble, EnsembleConfig
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.transitions import Transitions
 
@@ -70,6 +78,27 @@ def test_the_guide_of_ones_own_trains_and_adapts_by_command() -> None:
     (steps,) = Path("runs/student/adapt").rglob("steps.jsonl")
     rows = [json.loads(line) for line in steps.read_text().splitlines()]
     assert rows[-1]["mean"] != rows[0]["mean"]
+
+
+def test_the_likelihood_of_ones_own_is_what_all_paths_use(generator: torch.Generator) -> None:
+    text = python_block("A likelihood of your own")
+    assert len([line for line in text.splitlines() if line.strip()]) < 10
+    names: dict[str, Any] = {}
+    exec(compile(text, "README.md", "exec"), names)
+    task = find_family("pendulum-gravity").task()
+    ensemble = Ensemble(task.input_dim, 2, task.target_dim, EnsembleConfig(2, (16,), (0.0, 0.0)))
+    model, bounds = names["StudentModel"](ensemble, 5, 2), (torch.tensor([-2.0]), torch.tensor([2.0]))
+    agent = Agent(model, DiagonalGuide(5, 2), task, bounds, OfflineConfig(epochs=2), MPCConfig(3, 4))
+    state, action = torch.randn(50, 3, generator=generator), torch.rand(50, 1, generator=generator)
+    environment, step = torch.arange(50) % 5, torch.arange(50)
+    agent.train(Transitions(state, action, state.roll(1, 0), torch.zeros(50), environment, step), generator)
+    five = state[:5], action[:5], state[:5] + 0.1, torch.arange(5)
+    agent.observe(*five, generator)
+    latents = agent.posterior().mean[None]
+    location, scale = ensemble(task.inputs(*five[:2]).expand(1, 2, -1, -1), latents[:, None].expand(1, 2, -1, -1))
+    expected = StudentT(4.0, location, scale).log_prob(task.targets(state[:5], five[2])).sum(-1)
+    torch.testing.assert_close(agent.log_likelihood(*five[:3], latents), expected)
+    assert agent.act(state[:5], five[3], generator).isfinite().all()
 
 
 def test_the_environment_is_made_and_changed() -> None:

@@ -5,12 +5,15 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.observation import draw, gaussian_parameters, kind
 from pyro_dynamics.tasks import Task
 
-Dynamics = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""The ensemble: inputs ``[M, B, F + A]`` and latents ``[M, B, d]`` to location and scale ``[M, B, T]``."""
+Dynamics = Callable[[Tensor, Tensor], tuple[Tensor, Tensor] | Distribution]
+"""The ensemble: inputs ``[M, B, F + A]`` and latents ``[M, B, d]`` to location and scale ``[M, B, T]``, or to the
+distribution of the targets that a model's hook gives, batch shape ``[M, B]``, event shape ``[T]``."""
 
 
 class TrajectorySampler:
@@ -21,9 +24,9 @@ class TrajectorySampler:
     the same hypotheses about the environment.
 
     Args:
-        dynamics: the ensemble; it may have another form for the many rows of a plan (see :meth:`for_planning`). If it
-            draws targets itself, by a method ``sample_targets(inputs, latent, generator)``, it does so unless the noise
-            is common.
+        dynamics: the ensemble, or a model's hook (:func:`pyro_dynamics.observation.dynamics_of`); it may have
+            another form for the many rows of a plan (see :meth:`for_planning`). If it draws targets itself, by a method
+            ``sample_targets(inputs, latent, generator)``, it does so unless the noise is common.
         task: features, targets, reward and termination.
         members: number M of members.
         particles: number P of particles, a multiple of M.
@@ -80,12 +83,31 @@ class TrajectorySampler:
     def _sampled(
         self, inputs: Tensor, latent: Tensor, shape: tuple[int, int, int, int], generator: torch.Generator
     ) -> Tensor:
-        """Targets of one step, ``[M, K C P / M, T]``."""
+        """Targets of one step, ``[M, K C P / M, T]``.
+
+        Raises:
+            UserError: if the noise is common and the dynamics no Gaussian.
+        """
         sample = getattr(self.dynamics, "sample_targets", None)
         if sample and not self.common_noise:
             return sample(inputs, latent, generator)
-        location, scale = (x.unflatten(1, shape[1:]) for x in self.dynamics(inputs, latent))
+        predicted = self.dynamics(inputs, latent)
+        if isinstance(predicted, Distribution):
+            gaussian = gaussian_parameters(predicted)
+            if gaussian is None:
+                return self._drawn(predicted, generator)
+            predicted = gaussian
+        location, scale = (x.unflatten(1, shape[1:]) for x in predicted)
         members, environments, candidates, of_member = shape
         drawn = (members, environments, 1 if self.common_noise else candidates, of_member, location.shape[-1])
         noise = location.new_empty(drawn).normal_(generator=generator)
         return torch.addcmul(location, scale, noise).flatten(1, 3)
+
+    def _drawn(self, predicted: Distribution, generator: torch.Generator) -> Tensor:
+        """Targets drawn from a distribution that is no Gaussian."""
+        if self.common_noise:
+            raise UserError(
+                f"common noise is the noise of a Gaussian likelihood, and this one is a {kind(predicted)}: "
+                "leave --controller.common-noise out"
+            )
+        return draw(predicted, generator)

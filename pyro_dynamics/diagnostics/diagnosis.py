@@ -116,7 +116,10 @@ def posterior_quality(tree: DataTree, chain: int = 0) -> list[PosteriorQuality]:
         stats = one["sample_stats"].to_dataset().sel(chain=[chain])
         e = one["posterior"]["e"].sel(chain=chain).to_numpy()
         log_p, log_q = stats["log_p"], stats["log_q"]
-        prior = -0.5 * np.square(e.astype(float)).sum(-1) - 0.5 * e.shape[-1] * math.log(2 * math.pi)
+        if "log_prior" in stats:  # the model's own
+            prior = stats["log_prior"].to_numpy()[0].astype(float)
+        else:
+            prior = -0.5 * np.square(e.astype(float)).sum(-1) - 0.5 * e.shape[-1] * math.log(2 * math.pi)
         log_likelihood = DataTree.from_dict(
             {"log_likelihood": one["log_likelihood"].to_dataset().sel(chain=[chain]).astype(float)}
         )

@@ -49,8 +49,8 @@ class OfflineConfig:
             KL(q || p) rises linearly from 0 to 1; 0 for full weight at once, as in the paper. See docs/collapse.md.
         free_nats: against collapse: the divergence of each environment counts only above this many nats.
         compiled: take the gradients by one compiled graph: the same to float32 accuracy, and faster, after a first call
-            of some ten seconds. For every guide but amortized ones, without kl_warm_up and free_nats; needs a C++
-            compiler. Else it changes nothing.
+            of some ten seconds. For every guide but amortized ones, without kl_warm_up and free_nats, for a model with
+            no ``forward`` or ``prior`` of its own; needs a C++ compiler. Else it changes nothing.
         init_mean_std: against collapse: before the first training the guide's means are moved apart at random, by this
             standard deviation. Needs a Gaussian guide.
     """
@@ -246,7 +246,7 @@ class OfflineInference:
                     on_epoch(epoch, mean)
         everything = whole_batch(inputs, targets, environment, likelihood.members)
         with diverging_is_told("at the end"):
-            self.guide.finalize(lambda latent: log_joint(likelihood, self.model.prior(), everything, latent))
+            self.guide.finalize(lambda latent: log_joint(self.model, self.model.prior(), everything, latent))
         if not (is_finite(self.model) and is_sound(self.guide)):  # the last step may have been the one too far
             raise Diverged("weights or beliefs are not finite at the end")
         return mean

@@ -28,8 +28,8 @@ class SVIUpdateConfig:
             too large.
         samples: draws of e for each gradient, all in one vectorised call.
         compiled: run all steps as one compiled call: the same to float32 accuracy, and several times faster, after a
-            first one that takes seconds (a flow's a minute). For Gaussian guides, mixtures and flows; needs a C++
-            compiler. Else it changes nothing.
+            first one that takes seconds (a flow's a minute). For Gaussian guides, mixtures and flows, and a model with
+            no ``forward`` or ``prior`` of its own; needs a C++ compiler. Else it changes nothing.
     """
 
     steps: int = 60
@@ -65,14 +65,10 @@ class SVIUpdate:
             generator: source of the guide's samples.
         """
         free = [parameter for parameter in guide.parameters() if parameter.requires_grad]
-        done = (
-            self.config.compiled
-            and free
-            and fit_compiled(self.config, model.likelihood, guide, prior, batch, generator)
-        )
+        done = self.config.compiled and free and fit_compiled(self.config, model, guide, prior, batch, generator)
         if free and not done:
             self._by_pyro(model, guide, prior, batch, generator, free)
-        guide.finalize(lambda latent: log_joint(model.likelihood, prior, batch, latent))
+        guide.finalize(lambda latent: log_joint(model, prior, batch, latent))
 
     def _by_pyro(
         self,

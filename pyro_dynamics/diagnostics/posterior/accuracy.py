@@ -16,6 +16,7 @@ from torch.distributions import Distribution, Independent, Normal
 from pyro_dynamics.diagnostics.posterior.importance import smoothed_log_weights
 from pyro_dynamics.inference.gaussians import moments
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
+from pyro_dynamics.inference.user_model import has_default_forward, has_default_prior, over_environments
 from pyro_dynamics.seeding import drawing_from
 
 MOMENT_DRAWS = 20_000
@@ -69,15 +70,17 @@ def mean_field_optimum(covariance: Tensor) -> Tensor:
     return torch.diag_embed(1 / torch.linalg.inv(covariance).diagonal(dim1=-2, dim2=-1))
 
 
-def log_density(likelihood: Any, inputs: Tensor, targets: Tensor) -> LogDensity:
-    """log N(e; 0, I) + log-likelihood of the transitions ``[B, ...]`` of one environment, at many e at once."""
+def log_density(model: Any, inputs: Tensor, targets: Tensor) -> LogDensity:
+    """log p(e) + log-likelihood of the transitions ``[B, ...]`` of one environment, at many e at once."""
+    known = has_default_forward(model) and has_default_prior(model)
 
     def at(latent: Tensor) -> Tensor:
         # Each point is an environment of its own, which has seen the same transitions.
         points = len(latent)
         owner = torch.arange(points).repeat_interleave(len(inputs))
-        batch = whole_batch(inputs.repeat(points, 1), targets.repeat(points, 1), owner, likelihood.members)
-        return log_joint(likelihood, standard_normal(latent), batch, latent)
+        batch = whole_batch(inputs.repeat(points, 1), targets.repeat(points, 1), owner, model.likelihood.members)
+        many = model if known else over_environments(model, points)
+        return log_joint(many, standard_normal(latent) if known else many.prior(), batch, latent)
 
     return at
 

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Normal
 from xarray import Dataset, DataTree
 
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.inference.log_joint import log_joint_of_draws, whole_batch
+from pyro_dynamics.inference.user_model import has_default_forward, has_default_prior
+from pyro_dynamics.observation import gaussian_parameters
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
 from pyro_dynamics.version import __version__
@@ -35,7 +37,8 @@ def to_datatree(
     """The posterior q(e), and all that ArviZ needs to judge it by, as one DataTree.
 
     ``posterior`` and ``prior`` hold ``e``; ``sample_stats`` holds ``log_p`` = log p(e_k, data_k), up to a constant,
-    and ``log_q`` = log q(e_k) at the draws, for each environment by itself, in nats. ``log_likelihood``,
+    and ``log_q`` = log q(e_k) at the draws, for each environment by itself, in nats; and, of a model
+    with a prior of its own, ``log_prior`` = log p(e_k). ``log_likelihood``,
     ``posterior_predictive`` and ``observed_data`` hold ``delta``, what the network predicts (the task's targets), for
     some transitions of each environment, and ``constant_data`` which environment each is of, its state, action and
     step, and the true ``context`` of each environment where it is known.
@@ -71,6 +74,9 @@ def to_datatree(
     with drawing_from(generator):
         prior = first.model.prior().sample((draws,)).numpy()[None]
 
+    stats = {"log_p": log_p, "log_q": log_q}
+    if not has_default_prior(first.model):
+        stats["log_prior"] = first.model.prior().log_prob(torch.from_numpy(e)).numpy()
     labels = np.array(environment_labels(contexts, first.environments))
     latents = {"environment": labels, "latent": np.arange(first.latent_dim)}
     rows = {"transition": kept.numpy()}
@@ -89,7 +95,7 @@ def to_datatree(
         "posterior": _dataset({"e": (by_latent, e)}, latents),
         "prior": _dataset({"e": (by_latent, prior)}, latents),
         "sample_stats": _dataset(
-            {"log_p": (by_environment, log_p), "log_q": (by_environment, log_q)}, {"environment": labels}
+            {name: (by_environment, value) for name, value in stats.items()}, {"environment": labels}
         ),
         "log_likelihood": _dataset({"delta": ((*SAMPLE, "transition"), log_likelihood)}, rows),
         "posterior_predictive": _dataset({"delta": ((*SAMPLE, "transition", "target"), predicted)}, rows),
@@ -205,6 +211,10 @@ def _chain(
         log_p.index_add_(1, data.environment[rows], value.double())
         pointwise.append(value[:, torch.isin(rows, kept)])
         on_rows(len(rows))
+    if not has_default_forward(agent.model):
+        inputs, targets = agent.task.inputs(data.state, data.action), agent.task.targets(data.state, data.next_state)
+        everything = whole_batch(inputs, targets, data.environment, agent.model.likelihood.members)
+        log_p = log_joint_of_draws(agent.model, everything, latents).double()
     predicted = sample_targets(agent, data.select(kept), latents[:predictive_draws], generator)
     log_q = posterior.log_prob(latents).double()
     return tuple(part.numpy() for part in (latents, log_p, log_q, torch.cat(pointwise, 1), predicted))
@@ -215,10 +225,13 @@ def sample_targets(agent: Any, data: Transitions, latents: Tensor, generator: to
     out = []
     with drawing_from(generator):
         for latent in latents:  # one draw at a time: this is never large
-            location, scale = agent.predict(data.state, data.action, latent[None, data.environment])
-            members = torch.randint(location.shape[1], (len(data),))
-            rows = torch.arange(len(data))
-            out.append(Normal(location[0, members, rows], scale[0, members, rows]).sample())
+            predicted = agent.observation(data.state, data.action, latent[None, data.environment])
+            members, rows = torch.randint(predicted.batch_shape[1], (len(data),)), torch.arange(len(data))
+            if gaussian := gaussian_parameters(predicted):
+                location, scale = (part[0, members, rows] for part in gaussian)
+                out.append(torch.normal(location, scale))
+            else:
+                out.append(predicted.sample()[0, members, rows])
     return torch.stack(out)
 
 

@@ -16,6 +16,7 @@ from pyro_dynamics.diagnostics.posterior.importance import Importance, importanc
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference import SVIUpdate, SVIUpdateConfig
 from pyro_dynamics.inference.log_joint import whole_batch
+from pyro_dynamics.inference.user_model import over_environments
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
 
@@ -86,7 +87,7 @@ def compare_with_nuts(
 ) -> NutsCheck:
     """Fit the agent's guide family to a few transitions of one environment, and sample the same posterior by NUTS.
 
-    Both take the agent's network as it is and N(0, I) as the prior. What is judged is not the agent's own posterior,
+    Both take the agent's model as it is, with its prior. What is judged is not the agent's own posterior,
     of all transitions, but what the same family and objective make of these few. A guide that remembers fewer
     transitions than ``rows`` is judged by the posterior of all of them.
 
@@ -108,7 +109,7 @@ def compare_with_nuts(
         raise UserError(f"a comparison with NUTS needs {FEWEST} draws and warm-up steps or more, rows and chains")
     inputs, targets = thinned(agent, data, environment, rows)
     guide = fit_guide(agent, environment, inputs, targets, generator)
-    density = log_density(agent.model.likelihood, inputs, targets)
+    density = log_density(agent.model, inputs, targets)
     weights = weigh(guide, density, generator)
     found = run_nuts(density, agent.latent_dim, warm_up, draws, chains, generator)
 
@@ -154,7 +155,7 @@ def fit_guide(
     The fit begins at the agent's own posterior. From N(0, I), a hundred times as wide as what fifty transitions leave
     on HalfCheetah, the noise of the gradients is so large that 1500 steps ended 36 times too wide.
     """
-    model, guide = agent.model.for_environments(1), agent.guide.for_environments(1)
+    model, guide = over_environments(agent.model, 1), agent.guide.for_environments(1)
     owner = torch.zeros(len(inputs), dtype=torch.long)
     if guide.reads_transitions:
         guide.observe(inputs, targets, owner)  # there is nothing to fit, and nothing else to be remembered

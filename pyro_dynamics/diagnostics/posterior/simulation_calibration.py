@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from scipy.stats import chisquare
 from torch import Tensor, nn
-from torch.distributions import Normal
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.posterior.datatree import refuse_without_posterior
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference import Belief
+from pyro_dynamics.inference.user_model import begin_at_prior, has_default_prior, over_environments
+from pyro_dynamics.observation import observation
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
 
@@ -109,8 +110,8 @@ def sbc_ranks(
         rows = windows[torch.randint(len(windows), (count,), generator=generator)]
         inputs = agent.task.inputs(data.state[rows], data.action[rows])
         likelihood = OneMember(agent.model.likelihood, member)
-        latent, targets = simulate(likelihood, inputs, agent.latent_dim, generator)
         belief = fresh_belief(agent, likelihood, count)
+        latent, targets = simulate(belief.model, inputs, generator)
         for one_inputs, one_targets, environment in updates(inputs, targets, at_once):
             belief.update(one_inputs, one_targets, environment, generator)
             if on_step is not None:
@@ -172,28 +173,31 @@ def shares(simulations: int, members: int) -> Iterator[tuple[int, int]]:
 
 
 @torch.no_grad()
-def simulate(
-    likelihood: OneMember, inputs: Tensor, latent_dim: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Latents ``[n, d]`` from N(0, I), and targets ``[n, length, T]`` that they give at inputs ``[n, length, F + A]``.
+def simulate(model: Any, inputs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Latents ``[n, d]`` from the prior, and targets ``[n, length, T]`` of inputs ``[n, length, F + A]``.
 
     The inputs are not those that the targets would lead to. They need not be: they are given to simulation and
     inference alike, and do not depend on the latent.
     """
     count, length = inputs.shape[:2]
-    latent = torch.randn(count, latent_dim, generator=generator)
-    rows = latent.repeat_interleave(length, 0)
-    location, scale = likelihood(inputs.flatten(0, 1)[None], rows[None])
+    if has_default_prior(model):
+        latent = torch.randn(count, model.latent_dim, generator=generator)
+    else:
+        with drawing_from(generator):
+            latent = model.prior().sample()
+    predicted = observation(model, inputs.flatten(0, 1)[None], latent.repeat_interleave(length, 0)[None])
     with drawing_from(generator):
-        targets = Normal(location, scale).sample()
+        targets = predicted.sample()
     return latent, targets[0].unflatten(0, (count, length))
 
 
 def fresh_belief(agent: Agent, likelihood: nn.Module, environments: int) -> Belief:
     """The agent's kind of belief, at the prior, about environments of another likelihood."""
-    model = agent.model.for_environments(environments)  # a new object: the agent's own keeps its likelihood
+    model = over_environments(agent.model, environments)  # a new object: the agent's own keeps its likelihood
     model.likelihood = likelihood
-    return agent.make_belief(model, agent.guide.for_environments(environments))
+    guide = agent.guide.for_environments(environments)
+    begin_at_prior(model, guide)
+    return agent.make_belief(model, guide)
 
 
 def updates(inputs: Tensor, targets: Tensor, at_once: bool) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

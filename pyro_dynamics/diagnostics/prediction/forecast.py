@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.observation import draw, location_and_scale, observation
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
 
@@ -51,7 +52,7 @@ def forecast(
     """Roll particles along recorded actions; each keeps its member and its draw of e over the horizon (TS-inf).
 
     Args:
-        agent: has ``posterior()``, ``task`` and ``model.likelihood``.
+        agent: has ``posterior()``, ``task`` and ``model``.
         data: transitions of its environments.
         horizon: H.
         particles: P, rounded up to a multiple of the members.
@@ -59,8 +60,7 @@ def forecast(
         limit: windows of each environment.
     """
     rows = windows(data, horizon, limit)
-    likelihood, task = agent.model.likelihood, agent.task
-    members = likelihood.members
+    task, members = agent.task, agent.model.likelihood.members
     each = -(-particles // members)
     environment = data.environment[rows[:, 0]]
     with drawing_from(generator):
@@ -69,9 +69,8 @@ def forecast(
     path = []
     for t in range(horizon):
         action = data.action[rows[:, t]].expand(members, each, -1, -1).flatten(1, 2)
-        location, scale = likelihood(task.inputs(state, action), latent)
-        noise = torch.empty_like(location).normal_(generator=generator)
-        state = task.next_state(state, location + scale * noise)
+        predicted = observation(agent.model, task.inputs(state, action), latent)
+        state = task.next_state(state, draw(predicted, generator))
         path.append(state.unflatten(1, (each, -1)).flatten(0, 1))
     return Forecast(
         torch.stack(path, 2), data.next_state[rows], data.state[rows[:, 0]], environment, data.step[rows[:, 0]]
@@ -83,10 +82,10 @@ def traversal(agent: Any, data: Transitions, horizon: int) -> tuple[dict[int, np
     """What each environment's mean latent makes of the same actions: one start, every latent, no noise.
 
     The start and the actions are those of the first whole window of the data. Each member rolls by itself along its
-    locations; a path is the mean over members.
+    means; a path is the mean over members.
 
     Args:
-        agent: has ``posterior()``, ``task`` and ``model.likelihood``.
+        agent: has ``posterior()``, ``task`` and ``model``.
         data: transitions of its K environments.
         horizon: H.
 
@@ -100,13 +99,13 @@ def traversal(agent: Any, data: Transitions, horizon: int) -> tuple[dict[int, np
     rows = windows(data, horizon, 1)
     if not len(rows):
         raise UserError(f"no episode has {horizon} steps: there is no window to roll latents along")
-    likelihood, task = agent.model.likelihood, agent.task
-    latent = agent.posterior().mean.expand(likelihood.members, -1, -1)
+    task, members = agent.task, agent.model.likelihood.members
+    latent = agent.posterior().mean.expand(members, -1, -1)
     state = data.state[rows[0, 0]].expand(*latent.shape[:2], -1)
     path = []
     for action in data.action[rows[0]]:
-        location, _ = likelihood(task.inputs(state, action.expand(*latent.shape[:2], -1)), latent)
-        state = task.next_state(state, location)
+        predicted = observation(agent.model, task.inputs(state, action.expand(*latent.shape[:2], -1)), latent)
+        state = task.next_state(state, location_and_scale(predicted)[0])
         path.append(state.mean(0))
     paths = torch.stack(path, 1)  # [K, H, S]
     scale = data.state.std(0, correction=0)

@@ -28,6 +28,8 @@ from pyro_dynamics.diagnostics.stream.troubles import (
 from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import columns
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.inference.log_joint import log_joint_of_draws, whole_batch
+from pyro_dynamics.inference.user_model import has_default_forward, has_default_prior, over_environments
 from pyro_dynamics.transitions import Transitions
 
 SHORT = 5
@@ -245,8 +247,21 @@ def _judge(
     agent: Any, data: Transitions, latent: np.ndarray, log_q: np.ndarray, since: int, step: int, temperature: float
 ) -> Importance:
     """Weigh the belief's draws ``[S, d]`` by the posterior of the transitions from ``since`` to ``step``."""
-    draws = torch.from_numpy(latent)
-    log_p = -0.5 * draws.double().square().sum(-1)
-    for _, value in draw_log_likelihood(agent, data.select(torch.arange(since, step + 1)), draws[:, None]):
-        log_p += temperature * value.double().sum(1)
+    draws, seen = torch.from_numpy(latent), data.select(torch.arange(since, step + 1))
+    if has_default_forward(agent.model):
+        log_p = _log_prior(agent.model, draws)
+        for _, value in draw_log_likelihood(agent, seen, draws[:, None]):
+            log_p += temperature * value.double().sum(1)
+    else:
+        inputs, targets = agent.task.inputs(seen.state, seen.action), agent.task.targets(seen.state, seen.next_state)
+        model, members = over_environments(agent.model, 1), agent.model.likelihood.members
+        batch = whole_batch(inputs, targets, torch.zeros(len(seen), dtype=torch.long), members, temperature)
+        log_p = log_joint_of_draws(model, batch, draws[:, None])[:, 0].double()
     return importance(log_p.numpy(), log_q.astype(float), latent.astype(float))
+
+
+def _log_prior(model: Any, draws: torch.Tensor) -> torch.Tensor:
+    """log p(e) up to a constant at draws ``[S, d]``: ``[S]``."""
+    if has_default_prior(model):
+        return -0.5 * draws.double().square().sum(-1)
+    return over_environments(model, 1).prior().log_prob(draws[:, None])[:, 0].double()

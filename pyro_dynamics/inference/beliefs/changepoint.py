@@ -12,6 +12,7 @@ from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief, clone_state
 from pyro_dynamics.inference.divergence import is_sound
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
+from pyro_dynamics.inference.user_model import over_environments
 from pyro_dynamics.seeding import drawing_from
 
 
@@ -59,7 +60,7 @@ class ChangepointBelief(Belief):
         super().set_prior()
         count, environments = self.config.hypotheses, self.guide.environments
         self.many = self.guide.for_environments(environments * count)
-        self.many_model = self.model.for_environments(environments * count)
+        self.many_model = over_environments(self.model, environments * count)
         everyone = torch.arange(environments)
         self.many.assign(everyone * count, self.guide, everyone)
         self.log_weight = torch.full((environments, count), -math.inf)
@@ -111,7 +112,7 @@ class ChangepointBelief(Belief):
             posterior = self.many.frozen()
             evidence = torch.stack(
                 [
-                    log_joint(self.model.likelihood, prior, batch, draw) - posterior.log_prob(draw)
+                    log_joint(self.many_model, prior, batch, draw) - posterior.log_prob(draw)
                     for draw in posterior.sample((8,))
                 ]
             ).mean(0)

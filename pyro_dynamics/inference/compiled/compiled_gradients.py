@@ -22,10 +22,11 @@ from pyro_dynamics.inference.compiled.traced_elbo import (
     not_compilable,
     site_of,
 )
+from pyro_dynamics.inference.user_model import own_program
 from pyro_dynamics.transitions import Minibatch
 
 Gradients = Callable[..., tuple[tuple[Tensors, Tensors], tuple[Tensor, Tensor]]]
-"""Of the guide's and the likelihood's parameters, draws, data and 1 / N: the gradients in both, what they are of, and
+"""Of the guide's and the model's parameters, draws, data and 1 / N: the gradients in both, what they are of, and
 that without the penalty."""
 
 
@@ -37,7 +38,7 @@ class CompiledGradients:
     they are computed there, as one CUDA graph; weights, moments and Adam stay on the processor.
 
     Args:
-        model: over K environments.
+        model: over K environments; with a ``forward`` or ``prior`` of its own it is left to Pyro.
         guide: its guide; its posterior must be a Gaussian, or say how its draws are made of noise (see
             :mod:`pyro_dynamics.inference.compiled.reparameterisation`).
         batch_size: rows B of each member in a minibatch.
@@ -66,9 +67,10 @@ class CompiledGradients:
             return None
 
     def _backward(self, batch: Minibatch) -> Tensor:
-        likelihood = self.model.likelihood
-        phi, data = gather(likelihood, self.guide, self.model.prior(), batch, self.batch_size)
-        theta: Tensors = {name: value for name, value in likelihood.named_parameters() if value.requires_grad}
+        if own := own_program(self.model):
+            raise CompilationFailed(own)
+        phi, data = gather(self.model, self.guide, self.model.prior(), batch, self.batch_size)
+        theta: Tensors = {name: value for name, value in self.model.named_parameters() if value.requires_grad}
         data = data._replace(theta={name: value for name, value in data.theta.items() if name not in theta})
         tensors = ({name: value.detach() for name, value in part.items()} for part in (phi, theta))
         if self._gradients is None:
@@ -95,13 +97,13 @@ class CompiledGradients:
         try:
             if self._gradients is not None:
                 return self._gradients(*arguments)
-            network = View(self.model.likelihood)
-            loss = negative_elbo(self.model.likelihood, View(self.guide), self.model.prior(), self._site)
+            network = View(self.model)
+            loss = negative_elbo(self.model, View(self.guide), self.model.prior(), self._site)
 
             def of_each(phi: Tensors, theta: Tensors, noise: Any, data: Data, share: Tensor) -> tuple[Tensor, Tensor]:
                 of_one = share * loss(phi, theta, noise, data)
                 weights = {f"module.{name}": value for name, value in theta.items()}
-                return of_one + functional_call(network, weights, (lambda net: net.penalty(),)), of_one
+                return of_one + functional_call(network, weights, (lambda model: model.likelihood.penalty(),)), of_one
 
             device = getattr(self.model.likelihood, "accelerator", None)
             there = arguments if device is None else tree_map(lambda x: x.to(device), arguments)

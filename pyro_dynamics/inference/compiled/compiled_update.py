@@ -2,7 +2,7 @@
 
 On a GPU the steps are one CUDA graph; what goes in and comes out stays on the processor.
 The objective, the draws and their order are those of Pyro's ``TraceMeanField_ELBO`` with vectorised particles, so that
-the result is the same to float32 accuracy. Likelihood and guide are called, not written again.
+the result is the same to float32 accuracy. The model's hook and the guide are called, not written again.
 """
 
 from collections.abc import Callable
@@ -32,6 +32,8 @@ from pyro_dynamics.inference.compiled.traced_elbo import (
     not_compilable,
     site_of,
 )
+from pyro_dynamics.inference.user_model import own_program
+from pyro_dynamics.observation import has_default_observation
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Minibatch
 
@@ -63,17 +65,18 @@ _compiled: WeakKeyDictionary[nn.Module, dict[Any, Compiled | None]] = WeakKeyDic
 
 
 def fit_compiled(
-    config: Any, likelihood: nn.Module, guide: Any, prior: Distribution, batch: Minibatch, generator: torch.Generator
+    config: Any, model: Any, guide: Any, prior: Distribution, batch: Minibatch, generator: torch.Generator
 ) -> bool:
     """Fit ``guide`` by the steps of :class:`SVIUpdate`, if they can be compiled.
 
-    They can where the guide's Pyro site is its posterior or a point at its mean, if posterior and prior are Gaussians;
-    and where it has the path gradient, if the posterior says how its draws are made of noise.
+    They can where the model has no ``forward`` or ``prior`` of its own, and the guide's Pyro site is its posterior or a
+    point at its mean, if posterior and prior are Gaussians; and where it has the path gradient, if the posterior says
+    how its draws are made of noise.
 
     Args:
         config: steps, rate and samples; see :class:`SVIUpdateConfig`.
-        likelihood: ``(inputs, latent) -> (location, scale)``. Its tensors may change between updates; numbers that it
-            keeps as plain attributes are constants of the graph and must not.
+        model: its hook ``observation`` says the likelihood. Its tensors may change between updates; numbers that the
+            network keeps as plain attributes are constants of the graph and must not.
         guide: see :mod:`pyro_dynamics.guides.contract`.
         prior: batch shape ``[K]``.
         batch: the data.
@@ -85,33 +88,36 @@ def fit_compiled(
     before = generator.get_state()
     try:
         with pyro.validation_enabled(False):
-            return _fit(config, likelihood, guide, prior, batch, generator)
+            return _fit(config, model, guide, prior, batch, generator)
     except CompilationFailed as fault:
         generator.set_state(before)
-        _compiled.setdefault(likelihood, {})[_kind(guide)] = None
+        _compiled.setdefault(model.likelihood, {})[_kind(model, guide)] = None
         warn_once(f"the update cannot be compiled and goes the slow way: {fault}")
         return False
 
 
 def _fit(
-    config: Any, likelihood: nn.Module, guide: Any, prior: Distribution, batch: Minibatch, generator: torch.Generator
+    config: Any, model: Any, guide: Any, prior: Distribution, batch: Minibatch, generator: torch.Generator
 ) -> bool:
-    known = _compiled.setdefault(likelihood, {})
+    known = _compiled.setdefault(model.likelihood, {})
     posterior = guide.posterior()
-    if known.get(_kind(guide), ...) is None or not batch.environment.shape[1]:
+    kind = _kind(model, guide)
+    if known.get(kind, ...) is None or not batch.environment.shape[1]:
         return False
-    free, data = gather(likelihood, guide, prior, batch, 1 << (batch.environment.shape[1] - 1).bit_length())
+    if own := own_program(model):
+        raise CompilationFailed(own)
+    free, data = gather(model, guide, prior, batch, 1 << (batch.environment.shape[1] - 1).bit_length())
     at_start = {name: value.detach().clone() for name, value in free.items()}
     # Moments apart from each other: a loop's state must not share memory.
     first, second = ({name: torch.zeros_like(value) for name, value in at_start.items()} for _ in range(2))
     start = (at_start, first, second)
-    device = getattr(likelihood, "accelerator", None)
-    key = (_kind(guide), type(prior), config.samples, config.steps, device, _shapes(start), _shapes(data))
+    device = getattr(model.likelihood, "accelerator", None)
+    key = (kind, type(prior), config.samples, config.steps, device, _shapes(start), _shapes(data))
     if key not in known:
         if len(known) >= LIMIT:
             warn_once(f"there are more than {LIMIT} shapes of updates: the others are not compiled")
             return False
-        known[key] = _build(config, likelihood, guide, prior, batch, start, data, device)
+        known[key] = _build(config, model, guide, prior, batch, start, data, device)
     ready = known[key]
     if ready is None:
         warn_once(f"{not_compilable(guide)}: its updates are not compiled")
@@ -126,7 +132,7 @@ def _fit(
 
 def _build(
     config: Any,
-    likelihood: nn.Module,
+    model: Any,
     guide: Any,
     prior: Distribution,
     batch: Minibatch,
@@ -141,8 +147,9 @@ def _build(
     noise = _draw(config, guide.posterior(), site, torch.Generator())
     rates = _rates(config, data.targets)
     rows = config.samples * data.targets.shape[1] * (1 + guide.latent_dim)
-    linearised = hasattr(likelihood, "linearised") and guide.infers and rows <= ROWS
-    step = _step(likelihood, View(guide), prior, site, linearised)
+    can_linearise = has_default_observation(model) and hasattr(model.likelihood, "linearised")
+    linearised = can_linearise and guide.infers and rows <= ROWS
+    step = _step(model, View(guide), prior, site, linearised)
     arguments = (start, noise, rates, data)
     try:
         if device is not None:
@@ -166,9 +173,9 @@ def _run(loop: Loop, start: State, noise: tuple[Tensor, ...], rates: Tensor, dat
         raise CompilationFailed(first_line(fault)) from fault
 
 
-def _step(likelihood: nn.Module, view: View, prior: Distribution, site: Site, linearised: bool) -> Step:
+def _step(model: nn.Module, view: View, prior: Distribution, site: Site, linearised: bool) -> Step:
     """One step of Adam on the negative ELBO of Eq. 5, as a function of tensors."""
-    loss = negative_elbo(likelihood, view, prior, site, linearised)
+    loss = negative_elbo(model, view, prior, site, linearised)
 
     def step(state: State, noise: tuple[Tensor, ...], rates: Tensor, data: Data) -> State:
         parameters, first, second = state
@@ -262,8 +269,15 @@ def _rates(config: Any, like: Tensor) -> Tensor:
     return like.new_tensor([[config.learning_rate / (1 - 0.9**t), (1 - 0.999**t) ** 0.5] for t in counts])
 
 
-def _kind(guide: Any) -> tuple[Any, ...]:
-    return type(guide), repr(getattr(guide, "config", None))
+def _kind(model: Any, guide: Any) -> tuple[Any, ...]:
+    """What graphs of one network differ by, beside shapes; a hook of the user's own may use the model's settings."""
+    return type(guide), repr(getattr(guide, "config", None)), None if has_default_observation(model) else _hook(model)
+
+
+def _hook(model: Any) -> tuple[Any, ...]:
+    """Class and plain attributes of a model; its tensors are arguments of the graph."""
+    own = {name: value for name, value in vars(model).items() if not name.startswith("_") and name != "environments"}
+    return type(model), repr(sorted(own.items(), key=lambda item: item[0]))
 
 
 def _shapes(tree: Any) -> tuple[Any, ...]:

@@ -1,11 +1,12 @@
 """The ELBO as a function of tensors alone, which torch.compile can take: what the compiled paths share.
 
-Likelihood and guide are called, not written again, and the draws come in the order in which Pyro's would.
+The model's hook and the guide are called, not written again, and the draws come in the order in which Pyro's would.
 """
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import pyro
 import torch
 from pyro import poutine
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from pyro_dynamics.inference.compiled.reparameterisation import (
     taken_apart,
 )
 from pyro_dynamics.inference.gaussians import is_gaussian
+from pyro_dynamics.observation import observation
 from pyro_dynamics.transitions import Minibatch
 
 Site = Literal["posterior", "path", "point"]
@@ -31,7 +33,7 @@ class Data(NamedTuple):
     """What all steps of a fit share, as tensors.
 
     Attributes:
-        theta: parameters and buffers of the likelihood, those that stand still.
+        theta: parameters and buffers of the model, those that stand still.
         fixed: parameters and buffers of the guide that stand still.
         prior: see :func:`taken_apart`.
         inputs: ``[M, B, F + A]``.
@@ -50,7 +52,7 @@ class Data(NamedTuple):
 
 
 Loss = Callable[[Tensors, Tensors, tuple[Tensor, ...], Data], Tensor]
-"""Of the guide's free parameters, the likelihood's tensors, draws ``[samples, K, ...]`` and data."""
+"""Of the guide's free parameters, the model's tensors, draws ``[samples, K, ...]`` and data."""
 
 
 class View(nn.Module):
@@ -68,19 +70,24 @@ class View(nn.Module):
         return use(self.module, *arguments)
 
 
-def negative_elbo(likelihood: nn.Module, view: View, prior: Distribution, site: Site, linearised: bool = False) -> Loss:
+def negative_elbo(model: nn.Module, view: View, prior: Distribution, site: Site, linearised: bool = False) -> Loss:
     """The negative ELBO of Eqs. 4 and 5 in nats, as a function of tensors alone.
 
     Args:
-        likelihood: ``(inputs, latent) -> (location, scale)``, each row by itself.
+        model: its hook ``observation`` gives the distribution of the targets, each row by itself.
         view: of the guide.
         prior: of the latents.
         site: see :data:`Site`.
-        linearised: put the likelihood's linearisation at the draws in its place, which changes neither the value nor
-            the gradient in the guide's parameters, and is fast where there are few rows.
+        linearised: put the network's linearisation at the draws in its place, for the default hook, which changes
+            neither the value nor the gradient in the guide's parameters, and is fast where there are few rows.
     """
-    network = View(likelihood)
-    predict = _by_linearisation if linearised else nn.Module.__call__
+    network = View(model)
+
+    def log_density(model: Any, inputs: Tensor, latent: Tensor, targets: Tensor) -> Tensor:
+        if linearised:
+            location, scale = _by_linearisation(model.likelihood, inputs, latent)
+            return Normal(location, scale).log_prob(targets).sum(-1)
+        return observation(model, inputs, latent).log_prob(targets)
 
     def of_posterior(use: Callable[[Distribution], Tensor], parameters: Tensors, data: Data) -> Tensor:
         return functional_call(view, {**parameters, **data.fixed}, (lambda guide: use(guide.posterior()),))
@@ -100,8 +107,8 @@ def negative_elbo(likelihood: nn.Module, view: View, prior: Distribution, site: 
         rows = latent[:, data.environment]
         inputs = data.inputs.expand(*rows.shape[:-1], -1)
         tensors = {f"module.{name}": value for name, value in {**data.theta, **theta}.items()}
-        location, scale = functional_call(network, tensors, (predict, inputs, rows))
-        log_likelihood = Normal(location, scale, validate_args=False).log_prob(data.targets).sum(-1)
+        with pyro.validation_enabled(False):
+            log_likelihood = functional_call(network, tensors, (log_density, inputs, rows, data.targets))
         distance = divergence(parameters, latent, data).sum() if view.module.infers else 0.0  # an oracle's is given
         return distance - (data.weights * log_likelihood).sum() / len(latent)
 
@@ -129,12 +136,12 @@ def filled_up(batch: Minibatch, size: int) -> dict[str, Tensor]:
     return {**parts, "weights": weights.to(batch.targets.dtype)}
 
 
-def gather(likelihood: nn.Module, guide: Any, prior: Distribution, batch: Minibatch, size: int) -> tuple[Tensors, Data]:
+def gather(model: nn.Module, guide: Any, prior: Distribution, batch: Minibatch, size: int) -> tuple[Tensors, Data]:
     """The guide's free parameters by name, and everything else that the ELBO needs, with ``size`` rows."""
     view = View(guide)
     free: Tensors = {name: value for name, value in view.named_parameters() if value.requires_grad}
     data = Data(
-        theta=tensors_of(likelihood),
+        theta=tensors_of(model),
         fixed={name: value for name, value in tensors_of(view).items() if name not in free},
         prior=taken_apart(prior),
         **filled_up(batch, size),
