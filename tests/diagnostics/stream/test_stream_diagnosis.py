@@ -304,7 +304,7 @@ def test_what_is_not_finite_is_told_with_its_step_and_field(field: str, copy: Pa
     arrays[field].reshape(9, -1)[4, 0] = np.nan
     np.savez(copy / "transitions.npz", **arrays)
     told = refused(copy)
-    assert f"{field} is not finite at step 4" in told
+    assert f"the {field} of environment 0 at step 4 is not finite" in told
 
 
 def test_a_belief_that_is_not_finite_is_told(copy: Path) -> None:
