@@ -1,7 +1,8 @@
 """The pictures of a run: learning, adaptation, and runs side by side."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from typing import Any
 
@@ -217,6 +218,17 @@ def _by_environment(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str,
 
 def _colours(count: int) -> list[Any]:
     return list(matplotlib.colormaps["viridis"](np.linspace(0, 0.9, count)))
+
+
+@contextmanager
+def without_display() -> Iterator[None]:
+    """ArviZ draws through pyplot, which must open no window."""
+    before = matplotlib.get_backend()
+    matplotlib.use("Agg")
+    try:
+        yield
+    finally:
+        matplotlib.use(before)
 
 
 def png(figure: Figure) -> bytes:

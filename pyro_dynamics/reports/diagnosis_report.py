@@ -1,4 +1,4 @@
-"""The report of ``pyro-dynamics diagnose``: what was measured, in tables, pictures and words for people."""
+"""The report of ``pyro-dynamics diagnose``: what was measured, in tables, figures and words for people."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from pyro_dynamics.diagnostics.posterior.simulation_calibration import SBC
 from pyro_dynamics.diagnostics.prediction.held_out import HeldOut
 from pyro_dynamics.environments import Family
 from pyro_dynamics.plots.posterior_figures import draw_k_hat, draw_latents, draw_pairs, draw_prior_posterior
-from pyro_dynamics.plots.prediction_figures import draw_coverage, draw_fans, draw_pit, draw_traversal
-from pyro_dynamics.plots.sbc_figure import draw_sbc
+from pyro_dynamics.plots.prediction_figures import draw_coverage, draw_fans, draw_traversal
+from pyro_dynamics.plots.uniformity_figures import draw_pit, draw_sbc
 from pyro_dynamics.reports.report import Picture, Report, Section, Table
 from pyro_dynamics.tasks import Task
 
@@ -110,14 +110,14 @@ def _guide(found: Findings, posterior: Posterior) -> Section:
                 f"{quality.unstable:.0%}",
             ]
         )
-    head = [found.family.axis, "k-hat", "effective draws", "pull on the mean (sd)", "width", "nats from the prior"]
-    head += ["LOO, nats a transition", "of them unstable"]
+    head = [found.family.axis, "k-hat", "effective draws", "shift of the mean (sd)", "width", "KL to the prior (nats)"]
+    head += ["LOO, nats per transition", "share with Pareto k above the threshold"]
     threshold = posterior.quality[0].importance.threshold
     words = [
         f"Draws of the guide are weighted by the model. Below a k-hat of {threshold:.2f} the weights have a tail that "
         "can be relied upon, and the weighted draws stand for the posterior; above it the guide misses a part of the "
         "posterior, and nothing computed from the weights holds. Width is the guide's standard deviation over that of "
-        "the weighted draws, for each latent dimension: above 1 the guide is too wide, which k-hat does not mind. "
+        "the weighted draws, for each latent dimension: above 1 it is over-dispersed, which k-hat does not see. "
         "LOO is leave-one-out, corrected for the approximate posterior."
     ]
     tables = [Table(head, rows)]
@@ -128,7 +128,7 @@ def _guide(found: Findings, posterior: Posterior) -> Section:
             f"should be at most {R_HAT}; for draws of one guide it would say nothing."
         )
     k_hat = [quality.importance.k_hat for quality in posterior.quality]
-    picture = draw_k_hat(found.labels, k_hat, [threshold] * len(k_hat))
+    picture = draw_k_hat(found.labels, k_hat, threshold)
     pictures = [Picture("k-hat", picture, "K-hat of each environment's guide.")]
     return Section("Is the guide near its posterior?", words, tables, pictures)
 
@@ -194,7 +194,7 @@ def _predictions(found: Findings) -> Section:
         )
     horizon = found.held_out.horizon
     head = [found.family.axis, "transitions", "log p, nats", "coverage of 90 %", f"{horizon} steps ahead"]
-    head += ["energy score", "right less wrong latents, nats"]
+    head += ["energy score", "gain over permuted latents, nats"]
     names = found.task.target_names or tuple(f"target {j}" for j in range(found.task.target_dim))
     by_target = [
         [name, *(f"{quality.crps[j]:.4g}" for quality in found.held_out.quality)] for j, name in enumerate(names)
@@ -202,13 +202,14 @@ def _predictions(found: Findings) -> Section:
     words = [
         "Episodes of the round that this checkpoint was not trained on. The energy score is that of all targets, each "
         "divided by its standard deviation; it and the CRPS below (in each target's unit) are better when smaller. If "
-        "wrong latents predict as well as the right ones, the network does not listen to them."
+        "permuted latents predict as well as the right ones, the network does not use them."
     ]
     pictures = [
         Picture(
             "pit",
             draw_pit(dict(zip(found.labels, found.held_out.pit, strict=True))),
-            "One-step PIT of each environment, over all targets. Flat is calibrated; a hump in the middle is too wide.",
+            "One-step PIT of each environment, over all targets: its ECDF less the diagonal. Above 0 on the left and "
+            "below on the right: overconfident; the other way round: over-dispersed; on one side of 0: biased.",
         )
     ]
     ahead = {
@@ -217,9 +218,9 @@ def _predictions(found: Findings) -> Section:
     pictures.append(Picture("coverage", draw_coverage(ahead), "Coverage of 90 % intervals, many steps ahead."))
     if len(found.held_out.forecasts) == 1:
         fans = draw_fans(found.held_out.forecasts[0], found.labels, found.task.state_names or None)
-        pictures.append(Picture("fans", fans, "Foretold (50 and 90 %) and what happened, in a typical window."))
+        pictures.append(Picture("fans", fans, "Predicted (50 and 90 %) and observed, in a typical window."))
     return Section(
-        "How well it foretells",
+        "How well it predicts",
         words,
         [Table(head, rows), Table(["CRPS, one step ahead", *found.labels], by_target)],
         pictures,
@@ -256,9 +257,9 @@ def _sbc(sbc: SBC) -> Section:
     words = [
         f"{len(sbc.ranks)} environments were simulated from the prior, and the online belief was updated with what "
         "happened in each. The rank of the true latent among draws of a calibrated belief is uniform. A belief that "
-        "forgets on purpose, or with a temperature below 1, is too wide."
+        "forgets on purpose, or with a temperature below 1, is over-dispersed."
     ]
-    picture = Picture("sbc", draw_sbc(sbc), "Ranks of the true latents; the band holds 94 % of uniform counts.")
+    picture = Picture("sbc", draw_sbc(sbc), "Ranks of the true latents: their ECDF less the diagonal.")
     return Section("Simulation-based calibration", words, [Table(["latent", "p-value", "shape"], rows)], [picture])
 
 

@@ -19,7 +19,8 @@ from pyro_dynamics.plots.posterior_figures import (
     draw_prior_posterior,
     procrustes,
 )
-from pyro_dynamics.plots.prediction_figures import draw_coverage, draw_fans, draw_pit, draw_traversal
+from pyro_dynamics.plots.prediction_figures import draw_coverage, draw_fans, draw_traversal
+from pyro_dynamics.plots.uniformity_figures import draw_pit
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
 
@@ -95,14 +96,16 @@ def test_trees_are_drawn_whatever_their_size_and_no_figure_stays_open(environmen
 )
 def test_every_kind_of_k_hat_is_drawn(k_hats: list[float]) -> None:
     labels = [f"body {k}" for k in range(len(k_hats))]
-    assert draw_k_hat(labels, k_hats, [0.66] * len(k_hats)).startswith(PNG)
+    assert draw_k_hat(labels, k_hats, 0.66).startswith(PNG)
+    assert not pyplot.get_fignums()
 
 
 def test_calibration_is_drawn() -> None:
     rng = np.random.default_rng(0)
     for count in (1, 5, 18):
         assert draw_pit({f"target {t}": rng.uniform(size=(20, 3)) for t in range(count)}).startswith(PNG)
-    assert draw_pit({"none": np.array([])}).startswith(PNG)
+    assert draw_pit({"short": np.array([0.5]), "long": rng.uniform(size=9)}).startswith(PNG)
+    assert not pyplot.get_fignums()
     assert draw_coverage({"6": [0.9, 0.8, 0.85], "12": [1.0, 0.2]}).startswith(PNG)
     assert draw_coverage({"6": [0.9]}, level=0.5).startswith(PNG)
 
