@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import files_of
 
 from pyro_dynamics.runners.main import main
 
@@ -33,9 +34,3 @@ def test_three_kills_leave_the_same_files(command: tuple[str, ...], longest: flo
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 1
     assert files_of(out) == undisturbed
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    """The files that have their final names, but for the lock."""
-    files = [file for file in folder.rglob("*") if file.is_file() and ".part" not in file.name and file.name != "lock"]
-    return {str(file.relative_to(folder)): file.read_bytes() for file in files}

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from commands import refused
 
 from pyro_dynamics import Family, find_family
 from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
@@ -50,15 +51,6 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arrays = {"state": state[:-1], "action": state[:-1, :1], "next_state": state[1:]}
     np.savez(path, allow_pickle=False, **arrays, mass=np.repeat([1.0, 2.0], 20))
     return path
-
-
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    capsys.readouterr()
-    assert main(arguments) == 2
-    told = capsys.readouterr().err.strip()
-    assert told.startswith("pyro-dynamics: error: ")
-    assert "\n" not in told
-    return told
 
 
 @pytest.mark.parametrize(

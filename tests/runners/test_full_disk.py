@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from commands import files_of
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import write_bytes
@@ -30,10 +31,6 @@ def files_of_at_most(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 def test_what_is_printed_to_a_full_disk_is_told(
