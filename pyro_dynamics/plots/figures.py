@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse
 from matplotlib.ticker import MaxNLocator
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
@@ -33,7 +34,7 @@ def draw_training(rows: Sequence[Mapping[str, Any]], axis: str) -> bytes:
     """
     environments = _by_environment(rows)
     dimensions = len(next((row["latent_mean"] for row in rows if row["latent_mean"]), []))
-    colours = _colours(len(environments))
+    colours = colour_scale(len(environments))
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(5.2 * (1 + dimensions), 4.2), layout="constrained")
         axes = figure.subplots(1, 1 + dimensions, squeeze=False)[0]
@@ -100,7 +101,7 @@ def draw_adaptation(
             belief, spread = columns(probe.predict(mean)), columns(probe.spread(scale))
             for axis, *column in zip(axes, truth.T, belief.T, spread.T, known.T, strict=True):
                 _draw_decoded(panels.pop(0), axis, time, *column)
-        colours = _colours(len(trained))
+        colours = colour_scale(len(trained))
         for dimension in range(dimensions):
             panel = panels.pop(0)
             for colour, context, level in zip(colours, trained, trained_means[:, dimension], strict=True):
@@ -216,8 +217,17 @@ def _by_environment(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str,
     return [groups[key] for key in sorted(groups)]
 
 
-def _colours(count: int) -> list[Any]:
+def colour_scale(count: int) -> list[Any]:
+    """Colours for environments in their order."""
     return list(matplotlib.colormaps["viridis"](np.linspace(0, 0.9, count)))
+
+
+def shaped(ellipse: Ellipse, mean: np.ndarray, covariance: np.ndarray, radius: float) -> Ellipse:
+    """The ellipse of a Gaussian ``[2]``, ``[2, 2]`` that reaches so many standard deviations along its axes."""
+    variances, axes = np.linalg.eigh(covariance)
+    width, height = 2 * radius * np.sqrt(np.maximum(variances, 0))
+    ellipse.set(center=mean, width=width, height=height, angle=np.degrees(np.arctan2(axes[1, 0], axes[0, 0])))
+    return ellipse
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pyro_dynamics.environments.context_text import label
-from pyro_dynamics.plots.figures import STYLE, png
+from pyro_dynamics.plots.figures import STYLE, colour_scale, png
 
 
 def draw_fit(elbos: Sequence[float], rows: Sequence[Mapping[str, Any]], axis: str) -> bytes:
@@ -48,7 +48,7 @@ def _draw_held_out(panel: Axes, rows: Sequence[Mapping[str, Any]], axis: str) ->
 
 def _draw_latents(panel: Axes, rows: Sequence[Mapping[str, Any]], dimensions: int) -> None:
     """Means and two standard deviations in the first two dimensions; by environment where there is one."""
-    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(rows)))
+    colours = colour_scale(len(rows))
     for k, (colour, row) in enumerate(zip(colours, rows, strict=True)):
         mean, scale = np.array(row["latent_mean"]), np.array(row["latent_sd"])
         x, y = (mean[0], mean[1]) if dimensions > 1 else (k, mean[0])

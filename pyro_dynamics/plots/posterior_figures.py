@@ -18,7 +18,7 @@ from xarray import DataArray, DataTree
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments.context_text import columns, label
-from pyro_dynamics.plots.figures import STYLE, _colours, png, without_display
+from pyro_dynamics.plots.figures import STYLE, colour_scale, png, shaped, without_display
 
 LEVEL = 0.94
 """Probability of the regions, ArviZ' own."""
@@ -73,7 +73,7 @@ def draw_latents(
     numeric = not isinstance(contexts[0], str)
     # Any line goes through two contexts.
     decodable = len(axes) if numeric and len(set(contexts)) > 2 else 0
-    colours = _colours(len(means))
+    colours = colour_scale(len(means))
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(5.5 * (1 + decodable) if decodable else 7.5, 5.2), layout="constrained")
         panels = figure.subplots(1, 1 + decodable, squeeze=False)[0]
@@ -115,13 +115,9 @@ def _draw_region(panel: Axes, draws: np.ndarray, colour: Any, fill: bool = True)
     """The ellipse of a Gaussian with the covariance of draws ``[S, 2]``; returns half its width along x."""
     radius = np.sqrt(chi2.ppf(LEVEL, 2))
     covariance = np.cov(draws.T)
-    variances, axes = np.linalg.eigh(covariance)
-    width, height = 2 * radius * np.sqrt(np.maximum(variances, 0))
-    angle = np.degrees(np.arctan2(axes[1, 0], axes[0, 0]))
     face = matplotlib.colors.to_rgba(colour, 0.25 if fill else 0)
-    panel.add_patch(
-        Ellipse(draws.mean(0), width, height, angle=angle, facecolor=face, edgecolor=colour, lw=1.5, zorder=2)
-    )
+    ellipse = Ellipse((0, 0), 1, 1, facecolor=face, edgecolor=colour, lw=1.5, zorder=2)
+    panel.add_patch(shaped(ellipse, draws.mean(0), covariance, radius))
     panel.autoscale_view()
     return float(radius * np.sqrt(covariance[0, 0]))
 
@@ -186,7 +182,7 @@ def draw_prior_posterior(tree: DataTree) -> bytes:
     """
     e = tree["posterior"]["e"]
     draws, prior_sd = e.stack(sample=("chain", "draw")), float(tree["prior"]["e"].std())
-    colours = _colours(e.sizes["environment"])
+    colours = colour_scale(e.sizes["environment"])
     without: Any = {"title": False, "legend": False}  # its annotation forgets the legend
     with matplotlib.rc_context(STYLE), without_display():
         columns = min(e.sizes["latent"], 3)
@@ -260,7 +256,7 @@ def draw_pairs(tree: DataTree, draws: int = 500) -> bytes:
         for panel in panels.flat:
             panel.set_axis_off()
         for index, (i, j) in enumerate(pairs):
-            for k, (name, colour) in enumerate(zip(names, _colours(len(names)), strict=True)):
+            for k, (name, colour) in enumerate(zip(names, colour_scale(len(names)), strict=True)):
                 panel = panels[index * rows + k // columns, k % columns]
                 _draw_pair(panel, values[:, k, [i, j]], draws, colour)
                 panel.set(xlabel=f"latent {i}", ylabel=f"latent {j}" if k % columns == 0 else "")

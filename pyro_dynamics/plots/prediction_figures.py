@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pyro_dynamics.diagnostics.prediction.forecast import Forecast
-from pyro_dynamics.plots.figures import STYLE, _colours, png
+from pyro_dynamics.plots.figures import STYLE, colour_scale, png
 
 
 def draw_coverage(by_horizon: Mapping[str, Sequence[float]], level: float = 0.9) -> bytes:
@@ -19,7 +19,7 @@ def draw_coverage(by_horizon: Mapping[str, Sequence[float]], level: float = 0.9)
         by_horizon: for each environment the share of its targets inside, 1, 2, ... H steps ahead.
         level: probability of the intervals.
     """
-    colours = _colours(len(by_horizon))
+    colours = colour_scale(len(by_horizon))
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8.5, 4.2), layout="constrained")
         panel = figure.subplots()
@@ -54,7 +54,7 @@ def draw_fans(
     scale = _spread_of(forecast)
     shown = _typical_windows(forecast, scale, windows)
     dimensions = _uncertain_dimensions(forecast, scale)
-    colours = _colours(len(labels))
+    colours = colour_scale(len(labels))
     draws, observed = forecast.draws.numpy(), forecast.happened.numpy()
     # The fan opens from the state that was known.
     draws = np.concatenate(
@@ -123,7 +123,7 @@ def draw_traversal(paths: Mapping[str, np.ndarray], parameter_axis: str, state_n
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8.5, 4.2), layout="constrained")
         panel = figure.subplots()
-        for colour, (label, path) in zip(_colours(len(paths)), paths.items(), strict=True):
+        for colour, (label, path) in zip(colour_scale(len(paths)), paths.items(), strict=True):
             panel.plot(range(1, len(path) + 1), path, color=colour, lw=2.2, label=label)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set(xlabel="step", ylabel=state_name, title="one start, the same actions, each environment's latent")

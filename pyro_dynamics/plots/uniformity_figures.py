@@ -28,7 +28,7 @@ def draw_pit(pits: Mapping[str, np.ndarray]) -> bytes:
         pits: for each name (a target, an environment) values in [0, 1], of any shape.
     """
     flat = {name: np.asarray(values, dtype=float).ravel() for name, values in pits.items()}
-    count = max(2, min(MOST, *map(len, flat.values())))  # ArviZ wants as many of each
+    count = min(MOST, *map(len, flat.values()))  # ArviZ wants as many of each
     return _draw({name: values[_evenly(len(values), count)] for name, values in flat.items()}, "PIT")
 
 
@@ -49,10 +49,20 @@ def _evenly(length: int, count: int) -> np.ndarray:
     return np.linspace(0, length - 1, count).astype(int)
 
 
+def _with_ends(values: np.ndarray) -> np.ndarray:
+    """The values with two more, where the first and the last of uniform ones lie.
+
+    arviz-stats 0.8 divides what it draws by the largest value, and draws it from the least to the largest alone: values
+    that fill the lower half alone would look uniform.
+    """
+    end = 0.5 / (len(values) + 2)
+    return np.concatenate([values, [end, 1 - end]])
+
+
 def _draw(pits: Mapping[str, np.ndarray], axis: str) -> bytes:
     columns = min(5, len(pits))
     size = (max(5.0, 3.0 * columns), 0.6 + 2.6 * -(-len(pits) // columns))
-    stacked = np.stack(list(pits.values()), axis=-1)[None]
+    stacked = np.stack([_with_ends(values) for values in pits.values()], axis=-1)[None]
     tree = arviz_base.from_dict({"pit": {"pit": stacked}}, dims={"pit": ["panel"]})
     with matplotlib.rc_context(STYLE), without_display():
         plots = arviz_plots.plot_ecdf_pit(

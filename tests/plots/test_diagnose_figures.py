@@ -12,6 +12,7 @@ from xarray import Dataset, DataTree
 
 from pyro_dynamics.diagnostics.prediction.forecast import Forecast, traversal
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.plots import uniformity_figures
 from pyro_dynamics.plots.posterior_figures import (
     draw_k_hat,
     draw_latents,
@@ -108,6 +109,17 @@ def test_calibration_is_drawn() -> None:
     assert not pyplot.get_fignums()
     assert draw_coverage({"6": [0.9, 0.8, 0.85], "12": [1.0, 0.2]}).startswith(PNG)
     assert draw_coverage({"6": [0.9]}, level=0.5).startswith(PNG)
+
+
+def test_values_that_fill_a_part_do_not_look_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: list[Any] = []
+    monkeypatch.setattr(uniformity_figures, "png", lambda figure: figures.append(figure) or b"")
+    shares = (np.arange(400) + 0.5) / 400
+    draw_pit({"uniform": shares, "lower half": shares / 2, "upper half": 0.5 + shares / 2})
+    drawn = [panel.lines[0].get_data() for panel in figures[0].axes]
+    for (x, y), (low, high) in zip(drawn, [(0, 0), (0, 0.5), (-0.5, 0)], strict=True):
+        assert (y.min(), y.max()) == pytest.approx((low, high), abs=0.02)
+        assert (x.min(), x.max()) == pytest.approx((0, 1), abs=0.01)
 
 
 @pytest.mark.parametrize(("environments", "dimensions", "shown"), [(1, 1, 1), (3, 5, 2)])
