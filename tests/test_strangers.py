@@ -1,4 +1,4 @@
-"""Files from strangers are data: nothing in them is run, damage is told in one line, nothing leads out of a folder."""
+"""Files from strangers are data: nothing in them is run, damage gets one line, nothing leads out of a folder."""
 
 import io
 import json
@@ -39,9 +39,9 @@ def home(samples: Path, tmp_path: Path) -> Path:
 
 def refusal(load: Callable[[], Any]) -> str:
     """The one line in which something is refused."""
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as printed:
         load()
-    (line,) = str(told.value).strip().splitlines()
+    (line,) = str(printed.value).strip().splitlines()
     return line
 
 
@@ -84,10 +84,10 @@ def test_a_damaged_or_foreign_file_gets_one_line_that_names_it(name: str, home: 
         if (name, how) == ("sweep tries", "truncated"):  # a line without its end is still being written
             loader.load(home)
             continue
-        told = refusal(partial(loader.load, home))
-        assert len(told) < 700, how
+        printed = refusal(partial(loader.load, home))
+        assert len(printed) < 700, how
         named = {file.name, file.stem, loader.file.split("/")[0]}  # Minari names its data set
-        assert any(word in told for word in named), (how, told)
+        assert any(word in printed for word in named), (how, printed)
     assert not marker.exists()
 
 
@@ -106,8 +106,8 @@ def write_objects(file: Path, marker: Path) -> None:
 def test_objects_in_files_are_refused_and_do_nothing(name: str, home: Path, tmp_path: Path) -> None:
     loader, marker = LOADERS[name], tmp_path / "marker"
     write_objects(home / loader.file, marker)
-    told = refusal(lambda: loader.load(home))
-    assert re.search(r"holds Python objects|more than tensors and plain values", told), told
+    printed = refusal(lambda: loader.load(home))
+    assert re.search(r"holds Python objects|more than tensors and plain values", printed), printed
     assert not marker.exists()
 
 
@@ -184,7 +184,7 @@ def test_transitions_of_other_types_are_refused(home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["guide", "planner", "belief", "update"])
-def test_settings_of_a_choice_that_is_not_told(name: str, home: Path) -> None:
+def test_settings_of_a_choice_that_is_not_named(name: str, home: Path) -> None:
     """They stayed a dictionary, on which the guide or the planner then stumbled."""
     file = home / "run/config.json"
     config = json.loads(file.read_text())
@@ -215,7 +215,7 @@ def test_links_within_a_run_and_to_it_are_welcome(home: Path) -> None:
 
 
 def test_links_out_of_an_adaptation_are_refused(home: Path, tmp_path: Path) -> None:
-    """Diagnosing it would remove the pictures there."""
+    """Diagnosing it would remove the figures there."""
     (home / ADAPTATION / "diagnose").mkdir()
     (home / ADAPTATION / "diagnose/figures").symlink_to(tmp_path)
     assert "outside" in refusal(lambda: load_adaptation(home / ADAPTATION))
@@ -280,9 +280,9 @@ def test_a_family_that_came_with_the_run_is_not_imported(
     capsys.readouterr()
     where = "run" if place in ("package", "path") else "."
     assert main(["adapt", where, *(("--replay", "../log.npz") if place == "data.json" else ("--context", "4"))]) == 2
-    told = capsys.readouterr().err
-    assert "code out of a run is not run" in told
-    assert len(told.strip().splitlines()) == 1
+    printed = capsys.readouterr().err
+    assert "code out of a run is not run" in printed
+    assert len(printed.strip().splitlines()) == 1
     assert not (tmp_path / "marker").exists()
 
 
@@ -300,7 +300,7 @@ def test_families_that_are_registered_or_not_there_pass(tmp_path: Path) -> None:
 # Versions
 
 
-def test_the_format_is_recorded_and_newer_ones_are_told(home: Path) -> None:
+def test_the_format_is_recorded_and_newer_ones_are_refused(home: Path) -> None:
     for file in (home / "run/config.json", home / ADAPTATION / "summary.json", home / "results/reproduction.json"):
         values = json.loads(file.read_text())
         assert values["format"] == FORMAT
@@ -309,9 +309,9 @@ def test_the_format_is_recorded_and_newer_ones_are_told(home: Path) -> None:
         file = home / LOADERS[name].file
         honest = json.loads(file.read_text())
         file.write_text(json.dumps({**honest, "format": FORMAT + 1, "a new setting": 1}))
-        told = refusal(partial(LOADERS[name].load, home))
-        assert newer in told
-        assert told.endswith("upgrade pyro-dynamics")
+        printed = refusal(partial(LOADERS[name].load, home))
+        assert newer in printed
+        assert printed.endswith("upgrade pyro-dynamics")
         older = {key: value for key, value in honest.items() if key != "format"}
         file.write_text(json.dumps(older))  # from before there was a format
         LOADERS[name].load(home)

@@ -34,7 +34,7 @@ class Adaptation:
 
     Attributes:
         rows: the lines of ``steps.jsonl``.
-        transitions: what happened, T rows of environment 0.
+        transitions: what was observed, T rows of environment 0.
         latent: draws of the belief after each step, ``[T, S, d]``, or None for an agent without a latent.
         log_q: the belief's log density at them in nats, ``[T, S]``, or None.
         summary: what ``summary.json`` holds: among others the run, its ``checkpoint`` and the settings ``online``.

@@ -71,7 +71,7 @@ class BeliefPanel:
             figure.set_layout_engine("none")  # laid out once: the text changes, the panels do not
 
     def draw(self, words: str, draws: np.ndarray, truth: Any) -> np.ndarray:
-        """The picture ``[height, width, 3]`` after one more step.
+        """The image ``[height, width, 3]`` after one more step.
 
         Args:
             words: above the panels.
@@ -135,7 +135,7 @@ class BeliefPanel:
 
 
 class _Decoded:
-    """One hidden parameter as the belief tells it, and the truth, by step."""
+    """One hidden parameter as the belief has it, and the truth, by step."""
 
     def __init__(self, panel: Any, steps: int, axis: str, contexts: np.ndarray) -> None:
         for context in np.unique(contexts):

@@ -1,4 +1,4 @@
-"""The pictures of a run: learning, adaptation, and runs side by side."""
+"""The figures of a run: learning, adaptation, and runs side by side."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -155,7 +155,7 @@ def draw_comparison(curves: Mapping[str, Sequence[Sequence[float]]], title: str)
 
     Args:
         curves: for each name the runs' mean returns by round.
-        title: above the picture.
+        title: above the figure.
     """
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7, 4.4), layout="constrained")

@@ -1,4 +1,4 @@
-"""The picture of a fit to logged data."""
+"""The figure of a fit to logged data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ def draw_fit(elbos: Sequence[float], rows: Sequence[Mapping[str, Any]], axis: st
     Args:
         elbos: by epoch, in nats for each transition.
         rows: of ``metrics.jsonl``, one for each environment.
-        axis: name and unit of what tells the environments apart.
+        axis: name and unit of what differs between environments.
     """
     dimensions = len(rows[0]["latent_mean"])
     with matplotlib.rc_context(STYLE):
@@ -27,7 +27,9 @@ def draw_fit(elbos: Sequence[float], rows: Sequence[Mapping[str, Any]], axis: st
         axes[0].plot(np.arange(1, len(elbos) + 1), elbos, color="tab:blue")
         # The first epochs lie so low that the rest would seem flat.
         low, high = np.quantile(elbos, 0.1), max(elbos)
-        axes[0].set(xlabel="epoch", title="ELBO, nats a transition", ylim=(low - 0.1, high + 0.1 * (high - low) + 0.1))
+        axes[0].set(
+            xlabel="epoch", title="ELBO, nats per transition", ylim=(low - 0.1, high + 0.1 * (high - low) + 0.1)
+        )
         _draw_held_out(axes[1], rows, axis)
         if dimensions:
             _draw_latents(axes[2], rows, dimensions)
@@ -42,7 +44,7 @@ def _draw_held_out(panel: Axes, rows: Sequence[Mapping[str, Any]], axis: str) ->
         panel.plot(places, wrong, "x", color="tab:red", label="the others' latents")
     panel.set_yscale("symlog", linthresh=10.0)  # a wrong latent may be worse by thousands
     panel.set_xticks(places, [label(row["context"]) for row in rows], rotation=30 if len(rows) > 6 else 0)
-    panel.set(xlabel=axis, title="held-out log p(s'), nats a transition")
+    panel.set(xlabel=axis, title="held-out log p(s'), nats per transition")
     panel.legend(fontsize=9)
 
 

@@ -31,7 +31,7 @@ MARKERS = "os^Dv<>"
 def procrustes(target: np.ndarray, means: np.ndarray) -> tuple[np.ndarray, float]:
     """Turn, mirror, shift and scale latents so that they lie as near as they can to those of another run.
 
-    A latent is not identified up to such transforms: only what is left afterwards tells two runs apart. Chance leaves
+    A latent is not identified up to such transforms: only what is left afterwards is a difference of two runs. Chance leaves
     less than all: five random points of a plane have a median disparity of 0.68 to five others.
 
     Args:
@@ -211,9 +211,9 @@ def draw_prior_posterior(tree: DataTree) -> bytes:
             panel.set_title(_narrower(prior_sd / values.std("sample").to_numpy()))
         figure = plots.viz["figure"].item()
         figure.legend(*panel.get_legend_handles_labels(), loc="outside right center", fontsize=10)
-        picture = png(figure)
+        content = png(figure)
         pyplot.close(figure)
-        return picture
+        return content
 
 
 def _narrower(ratios: np.ndarray) -> str:
@@ -303,6 +303,6 @@ def draw_k_hat(labels: Sequence[str], k_hats: Sequence[float], threshold: float)
         for tick in panel.get_xticklabels():
             tick.set_horizontalalignment("center")
         panel.set(ylabel=r"Pareto $\hat{k}$ (good below the line)", xlim=(-0.6, len(labels) - 0.4))
-        picture = png(plots.viz["figure"].item())
+        content = png(plots.viz["figure"].item())
         pyplot.close(plots.viz["figure"].item())
-        return picture
+        return content

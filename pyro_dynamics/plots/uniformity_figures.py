@@ -78,6 +78,6 @@ def _draw(pits: Mapping[str, np.ndarray], axis: str) -> bytes:
             panel.set_title(name, fontsize=11)
         figure.supxlabel(axis, fontsize=11)
         figure.supylabel("ECDF less the diagonal", fontsize=11)
-        picture = png(figure)
+        content = png(figure)
         pyplot.close(figure)
-        return picture
+        return content

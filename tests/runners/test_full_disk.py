@@ -33,7 +33,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_what_is_printed_to_a_full_disk_is_told(
+def test_what_is_printed_to_a_full_disk_gets_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not Path("/dev/full").exists():
@@ -61,9 +61,9 @@ def test_a_training_without_room_for_its_checkpoint_ends_in_one_line_and_resumes
     capsys.readouterr()
     with files_of_at_most(20_000):
         assert main(["train", *SMALL, "--out", str(run)]) == 2
-    told = capsys.readouterr().err.strip().splitlines()[-1]
-    assert told.startswith("pyro-dynamics: error: cannot write ")
-    assert told.endswith(".pt: File too large")
+    printed = capsys.readouterr().err.strip().splitlines()[-1]
+    assert printed.startswith("pyro-dynamics: error: cannot write ")
+    assert printed.endswith(".pt: File too large")
     assert not list(run.rglob("*.part"))
     wanted = files_of(whole)
     assert all(content == wanted.get(name, content) for name, content in files_of(run).items())
