@@ -31,8 +31,8 @@ MARKERS = "os^Dv<>"
 def procrustes(target: np.ndarray, means: np.ndarray) -> tuple[np.ndarray, float]:
     """Turn, mirror, shift and scale latents so that they lie as near as they can to those of another run.
 
-    A latent is not identified up to such transforms: only what is left afterwards is a difference of two runs. Chance leaves
-    less than all: five random points of a plane have a median disparity of 0.68 to five others.
+    A latent is not identified up to such transforms: only what is left afterwards is a difference of two runs.
+    Chance leaves less than all: five random points of a plane have a median disparity of 0.68 to five others.
 
     Args:
         target: latent means ``[K, d]``.
