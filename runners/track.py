@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from pyro_dynamics.data_files import is_number, is_numbers, read_json
+from pyro_dynamics.data_files import read_json, structure
 from pyro_dynamics.datasets.logged_family import require_simulator
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Context, Family, Schedule, numbers
@@ -148,11 +148,9 @@ def stored_track(file: Path, settings: dict[str, Any]) -> Track | None:
 
 def read_track(values: dict[str, Any]) -> Track:
     """What a file says was measured; raises ValueError or TypeError if it is something else."""
-    track = Track(**values)
+    track = structure(values, Track)
     series = (track.decoded, track.spread, track.reward, track.inside, track.inside_adaptive)
-    if not all(isinstance(robots, list) and all(map(is_numbers, robots)) for robots in series):
-        raise ValueError("its series are no lists of numbers")
-    if len({(len(robots), len(row)) for robots in series for row in robots}) != 1 or not is_number(track.update_ms):
+    if len({(len(robots), len(row)) for robots in series for row in robots}) != 1:
         raise ValueError("its series have different lengths")
     return track
 

@@ -30,16 +30,8 @@ from pyro_dynamics.sweeps.sweep_folder import SweepFolder
 
 TINY = (
     *("--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "20", "--ensemble.members", "2"),
-    *(
-        "--controller.horizon",
-        "3",
-        "--controller.particles",
-        "2",
-        "--planner.candidates",
-        "10",
-        "--planner.elites",
-        "3",
-    ),
+    *("--controller.horizon", "3", "--controller.particles", "2", "--planner.candidates", "10"),
+    *("--planner.elites", "3"),
     *("--ensemble.hidden", "8", "8", "--preset", "quick"),
 )
 MEASURED = Measurement("pendulum-gravity", "latent", 0, "test", 1)

@@ -3,7 +3,8 @@
     python tests/killed.py KILLS SEED LONGEST ARGUMENTS...
 
 Forked after the imports, so that every kill hits work; LONGEST is the latest moment, in seconds of the attempt's own
-processor time, which does not depend on what else the machine does. Linux. Prints how many attempts were killed.
+CPU time, which does not depend on what else the machine does. A training that has begun is resumed. Linux. Prints how
+many attempts were killed.
 """
 
 import math
@@ -12,20 +13,16 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
+from pathlib import Path
 
 from pyro_dynamics.runners.main import main
 
 
-def attempt(arguments: list[str], seconds: float = math.inf) -> float | None:
-    """One attempt in a child of its own, killed after so many seconds of its processor time.
-
-    Returns:
-        The seconds that it took, or None if it was killed.
-
-    Raises:
-        AssertionError: if it ended by itself and did not succeed.
-    """
+def attempt(arguments: list[str], seconds: float) -> bool:
+    """Whether a child came to its end, and was not killed after so many seconds of its CPU time."""
+    out = arguments[arguments.index("--out") + 1]
+    if arguments[0] == "train" and Path(out, "config.json").is_file():
+        arguments = ["train", "--resume", out]
     child = os.fork()
     if child == 0:
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the child ends
@@ -36,37 +33,15 @@ def attempt(arguments: list[str], seconds: float = math.inf) -> float | None:
         if time.clock_gettime(clock) > seconds:
             os.kill(child, signal.SIGKILL)
         time.sleep(0.002)
-        ended, status, used = os.wait4(child, os.WNOHANG)
-    if os.WIFSIGNALED(status):
-        return None
-    assert os.WEXITSTATUS(status) == 0, f"an attempt ended with {os.WEXITSTATUS(status)}"
-    return used.ru_utime + used.ru_stime
-
-
-def run(
-    kills: int,
-    moments: random.Random,
-    longest: float,
-    arguments: Callable[[], list[str]],
-    after_kill: Callable[[], object] = lambda: None,
-) -> int:
-    """Attempts that were killed before one came to its end, ``kills`` at most; the next one is then left alone.
-
-    Args:
-        kills: the most.
-        moments: draws the moment of each kill.
-        longest: the latest moment, in seconds of processor time.
-        arguments: of the next attempt.
-        after_kill: looks at what is left.
-    """
-    for killed in range(kills):
-        if attempt(arguments(), moments.uniform(0.0, longest)) is not None:
-            return killed
-        after_kill()
-    attempt(arguments())
-    return kills
+        ended, status = os.waitpid(child, os.WNOHANG)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, f"an attempt ended with {os.WEXITSTATUS(status)}"
+    return not os.WIFSIGNALED(status)
 
 
 if __name__ == "__main__":
-    number, seed, latest, *command = sys.argv[1:]
-    print(run(int(number), random.Random(int(seed)), float(latest), lambda: command))
+    kills, seed, longest, *command = sys.argv[1:]
+    moments = random.Random(int(seed))
+    killed = 0
+    while not attempt(command, moments.uniform(0.0, float(longest)) if killed < int(kills) else math.inf):
+        killed += 1
+    print(killed)

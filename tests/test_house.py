@@ -1,12 +1,10 @@
 """The house's own rules: who may import whom, and what a wheel holds."""
 
 import ast
-import re
 import subprocess
 import sys
 import tomllib
 import zipfile
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -123,15 +121,3 @@ def copy_tree(copy: Path, links: bool) -> tuple[Path, list[str]]:
         elif (ROOT / name).is_file():
             target.write_bytes((ROOT / name).read_bytes())
     return copy, listed
-
-
-def test_every_dependency_has_its_reason() -> None:
-    """A comment of one line above each, in pyproject.toml."""
-    text = (ROOT / "pyproject.toml").read_text()
-    block = text[text.index("dependencies = [") : text.index("[project.scripts]")].splitlines()
-    named = [(above.strip(), line.strip()) for above, line in pairwise(block) if re.match(r'\s+"|\w+ = \["', line)]
-    tools = [line.strip() for line in block[block.index("test = [") :]]  # one reason for all of them
-    reasons = [above for above, line in named if line not in tools]
-    assert len(reasons) > 15
-    assert all(above.startswith("# ") for above in reasons), named
-    assert (ROOT / "LICENSE").read_text().startswith("MIT License")

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import SyncVectorEnv
 from torch import Tensor
 
-from pyro_dynamics.data_files import is_context, is_count, is_numbers, read_json
+from pyro_dynamics.data_files import AnyContext, Count, Finite, read_json, structure
 from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.environments import Context, Family, Schedule, find_family
 from pyro_dynamics.errors import UserError
@@ -25,8 +25,20 @@ NO_SIMULATOR = (
     "this run was fitted to logged data and has no simulator: follow logged steps with adapt DIR --replay DATA"
 )
 FILE = "data.json"
-LARGEST_STATE = 100_000
-"""Entries of a state or an action; the networks grow with them."""
+
+
+class Described(TypedDict):
+    """:class:`DataDescription` as its file has it."""
+
+    sources: list[str]
+    column: str
+    unit: str
+    labels: list[AnyContext]
+    low: list[Finite]
+    high: list[Finite]
+    state_dim: Count
+    rewarded: bool
+    family: str | None
 
 
 @dataclass(frozen=True)
@@ -88,29 +100,24 @@ class DataDescription:
         if not file.is_file():
             return None
         try:
-            values = read_json(file)
+            values: Any = structure(read_json(file), Described)
             lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-            labels = tuple(tuple(one) if isinstance(one, list) else one for one in values.get("labels", ()))
+            labels = tuple(tuple(one) if isinstance(one, list) else one for one in values["labels"])
             described = cls(**values | lists | {"labels": labels})
-            described._check(values)
-        except (OSError, ValueError, TypeError, AttributeError, KeyError) as fault:
+            described._check()
+        except (OSError, ValueError, TypeError) as fault:
             raise UserError(f"{file} is damaged ({fault}): fit again") from None
         require_own_code("family", described.family, folder)
         return described
 
-    def _check(self, values: dict[str, Any]) -> None:
-        """Raises ValueError unless every field is what it should be."""
-        texts = isinstance(self.column, str) and isinstance(self.unit, str) and isinstance(self.family, str | None)
-        labels = values["labels"]
-        kinds = {type(label) if isinstance(label, str | list) else float for label in labels}
-        sizes = {len(label) for label in labels if isinstance(label, list)}
-        alike = bool(labels) and all(map(is_context, labels)) and len(kinds) == 1 and len(sizes) <= 1
-        if sizes:
-            alike &= sizes == {len(self.column.split(","))} and self.unit.count(",") in (0, max(sizes) - 1)
-        bounds = is_numbers(values["low"]) and is_numbers(values["high"]) and 0 < len(self.low) == len(self.high)
-        counts = is_count(self.state_dim) and 0 < self.state_dim <= LARGEST_STATE and isinstance(self.rewarded, bool)
-        if not (texts and alike and bounds and counts and len(self.low) <= LARGEST_STATE):
-            raise ValueError("its fields are inconsistent")
+    def _check(self) -> None:
+        """Raises ValueError unless the fields go together."""
+        columns = len(self.column.split(","))
+        kinds = {len(one) if isinstance(one, tuple) else type(one) is str for one in self.labels}
+        fit = kinds in ({True}, {False}) or kinds == {columns}
+        fit &= self.unit.count(",") in (0, columns - 1)
+        if not (fit and self.state_dim and 0 < len(self.low) == len(self.high)):
+            raise ValueError("its fields do not go together")
 
 
 @dataclass(frozen=True)

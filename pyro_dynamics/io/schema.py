@@ -1,9 +1,33 @@
-"""What a line of ``metrics.jsonl`` or ``steps.jsonl`` must hold, so that nothing later stumbles over it."""
+"""What a line of ``metrics.jsonl`` or ``steps.jsonl`` holds."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
-from pyro_dynamics.data_files import is_context, is_count, is_number, is_numbers, parse_json
+from pyro_dynamics.data_files import AnyContext, Count, Finite, parse_json, structure
+
+Metrics = TypedDict(
+    "Metrics",
+    {
+        "round": Count,
+        "environment": Count,
+        "context": AnyContext,
+        "return": Finite | None,
+        "latent_mean": NotRequired[list[Finite] | None],
+        "latent_sd": NotRequired[list[Finite] | None],
+        "log_likelihood": NotRequired[float | None],  # NaN of a training that went wrong
+        "log_likelihood_wrong_latent": NotRequired[float | None],
+    },
+)
+
+
+class Step(TypedDict):
+    """One step of an adaptation; the context is None where it is not known."""
+
+    step: Count
+    context: AnyContext | None
+    coverage: Finite
+    mean: list[Finite]
+    sd: list[Finite]
 
 
 def parse_rows(text: str) -> list[dict[str, Any]]:
@@ -25,50 +49,24 @@ def parse_rows(text: str) -> list[dict[str, Any]]:
 
 
 def require_metrics(rows: Sequence[dict[str, Any]]) -> None:
-    """Check rounds of environments 0, 1, ..., the same in every round.
-
-    Raises:
-        ValueError: telling the line and the field.
-    """
-    dimensions: set[int] = set()
-    environments: dict[int, list[int]] = {}
-    for number, row in enumerate(rows, 1):
-        for name in ("round", "environment"):
-            _require(is_count(row.get(name)), number, name, row)
-        _require(is_context(row.get("context")), number, "context", row)
-        _require("return" in row and (row["return"] is None or is_number(row["return"])), number, "return", row)
-        for name in ("latent_mean", "latent_sd"):
-            _require(row.get(name) is None or is_numbers(row[name]), number, name, row)
-            dimensions |= {len(row[name])} if row.get(name) else set()
-        _require(bool(row.get("latent_mean")) == bool(row.get("latent_sd")), number, "latent_sd", row)
-        for name in ("log_likelihood", "log_likelihood_wrong_latent"):  # NaN of a training that went wrong
-            value = row.get(name)
-            _require(value is None or isinstance(value, float) or is_number(value), number, name, row)
-        environments.setdefault(row["round"], []).append(row["environment"])
-    if len(dimensions) > 1:
+    """Check rounds of environments, whose latents have one size; raises ValueError telling the line and the field."""
+    _require(rows, Metrics)
+    sizes = {(len(row.get("latent_mean") or ()), len(row.get("latent_sd") or ())) for row in rows} - {(0, 0)}
+    if len(sizes) > 1 or any(mean != sd for mean, sd in sizes):
         raise ValueError("the latents have different sizes")
-    first = next(iter(environments.values()), [])
-    if any(sorted(one) != list(range(len(first))) for one in environments.values()):
-        raise ValueError("its rounds have not the same environments")
 
 
 def require_steps(rows: Sequence[dict[str, Any]]) -> None:
-    """Check the steps of one environment.
+    """Check the steps of one environment; raises ValueError telling the line and the field."""
+    _require(rows, Step)
+    kinds = {(type(row["context"]), len(row["mean"]), len(row["sd"])) for row in rows}
+    if len(kinds) > 1 or any(mean != sd for _, mean, sd in kinds):
+        raise ValueError("the contexts or the latents have different sizes")
 
-    Raises:
-        ValueError: telling the line and the field.
-    """
+
+def _require(rows: Sequence[dict[str, Any]], kind: type) -> None:
     for number, row in enumerate(rows, 1):
-        _require(is_count(row.get("step")), number, "step", row)
-        _require("context" in row, number, "context", row)
-        _require(row["context"] is None or is_context(row["context"]), number, "context", row)
-        _require(is_number(row.get("coverage")), number, "coverage", row)
-        for name in ("mean", "sd"):
-            same = is_numbers(row.get(name)) and len(row[name]) == len(rows[0]["mean"])
-            _require(same, number, name, row)
-        _require(type(row["context"]) is type(rows[0]["context"]), number, "context", row)
-
-
-def _require(holds: bool, number: int, name: str, row: dict[str, Any]) -> None:
-    if not holds:
-        raise ValueError(f"line {number}: {name} is {str(row.get(name))[:40]}")
+        try:
+            structure(row, kind)
+        except ValueError as fault:
+            raise ValueError(f"line {number}: {fault}") from None

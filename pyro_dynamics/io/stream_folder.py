@@ -2,17 +2,30 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
-import torch
 
-from pyro_dynamics.data_files import is_count, is_number, read_arrays, read_json, read_text
+from pyro_dynamics.data_files import Count, Finite, read_arrays, read_json, read_text, structure
 from pyro_dynamics.environments import Context
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.schema import parse_rows, require_steps
 from pyro_dynamics.io.untrusted_folders import require_inside, unstamped
 from pyro_dynamics.transitions import Transitions
+
+
+class Online(TypedDict):
+    """What the results of an adaptation need of its settings."""
+
+    temperature: Finite
+
+
+class Summary(TypedDict):
+    """What they need of ``summary.json``."""
+
+    run: str
+    checkpoint: Count
+    online: Online
 
 
 @dataclass(frozen=True)
@@ -21,7 +34,7 @@ class Adaptation:
 
     Attributes:
         rows: the lines of ``steps.jsonl``.
-        transitions: what happened, T rows of environment 0.
+        transitions: what was observed, T rows of environment 0.
         latent: draws of the belief after each step, ``[T, S, d]``, or None for an agent without a latent.
         log_q: the belief's log density at them in nats, ``[T, S]``, or None.
         summary: what ``summary.json`` holds: among others the run, its ``checkpoint`` and the settings ``online``.
@@ -66,16 +79,17 @@ def load_adaptation(folder: Path) -> Adaptation:
     summary = _summary(folder / "summary.json")
     try:
         transitions = Transitions.load(folder / "transitions.npz")
+        transitions.require_finite(str(folder / "transitions.npz"))
     except UserError as fault:
         raise UserError(f"{fault}: run adapt again") from None
-    latent = log_q = None
-    if has_latent:
-        belief = _arrays(folder / "beliefs.npz", ["latent", "log_q"])
-        latent, log_q = belief["latent"].numpy(), belief["log_q"].numpy()
-    adaptation = Adaptation(rows, transitions, latent, log_q, summary)
-    _refuse_other_lengths(folder, adaptation)
-    _refuse_not_finite(folder, adaptation)
-    return adaptation
+    latent, log_q = _beliefs(folder / "beliefs.npz") if has_latent else (None, None)
+    fit = len(transitions) == len(rows) and not transitions.environment.any()
+    if latent is not None and log_q is not None:
+        size = len(rows[0]["mean"])
+        fit &= latent.shape[::2] == (len(rows), size) and latent.ndim == 3 and log_q.shape == latent.shape[:2]
+    if not fit:  # of two adaptations, one of which was stopped
+        raise UserError(f"the files in {folder} do not belong to the same {len(rows)} steps: run adapt again")
+    return Adaptation(rows, transitions, latent, log_q, summary)
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
@@ -95,15 +109,16 @@ def _rows(file: Path) -> list[dict[str, Any]]:
 def _summary(file: Path) -> dict[str, Any]:
     try:
         summary = read_json(file)
+        if not isinstance(summary, dict):
+            raise ValueError("it is no JSON object")
+        summary = unstamped(summary, file)
+        if not {"run", "checkpoint", "online"} <= set(summary):
+            raise _old(file.parent)
+        structure(summary, Summary)
+        if not 0 < summary["online"]["temperature"] <= 1:
+            raise ValueError("its temperature is not in (0, 1]")
     except (OSError, ValueError) as fault:
         raise UserError(f"{file} is damaged ({fault}): run adapt again") from None
-    if not isinstance(summary, dict) or not {"run", "checkpoint", "online"} <= set(summary):
-        raise _old(file.parent)
-    summary = unstamped(summary, file)
-    online = summary["online"]
-    known = isinstance(online, dict) and is_number(online.get("temperature")) and 0 < online["temperature"] <= 1
-    if not known or not isinstance(summary["run"], str) or not is_count(summary["checkpoint"]):
-        raise UserError(f"{file} is damaged: run adapt again")
     return summary
 
 
@@ -111,40 +126,17 @@ def _old(folder: Path) -> UserError:
     return UserError(f"{folder} was made by an older version: run adapt again")
 
 
-def _arrays(file: Path, names: list[str]) -> dict[str, torch.Tensor]:
+def _beliefs(file: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Draws ``[T, S, d]`` and log densities ``[T, S]``, all finite."""
     try:
-        return {name: torch.from_numpy(array).float() for name, array in read_arrays(file, names).items()}
+        arrays = read_arrays(file, ["latent", "log_q"])
+        latent, log_q = (arrays[name].astype(np.float32) for name in ("latent", "log_q"))
     except (OSError, ValueError, TypeError) as fault:
         raise UserError(f"{file} is damaged ({fault}): run adapt again") from None
-
-
-def _refuse_other_lengths(folder: Path, adaptation: Adaptation) -> None:
-    """Files of two adaptations, one of which was stopped, do not go together."""
-    data, steps = adaptation.transitions, len(adaptation.rows)
-    fit = len(data) == steps and not data.environment.any()
-    if adaptation.latent is not None and adaptation.log_q is not None:
-        latent = adaptation.latent
-        fit &= latent.ndim == 3 and len(latent) == steps and adaptation.log_q.shape == latent.shape[:2]
-        fit &= latent.ndim == 3 and latent.shape[1] > 0 and latent.shape[2] == len(adaptation.rows[0]["mean"])
-    if not fit:
-        raise UserError(f"the files in {folder} do not belong to the same {steps} steps: run adapt again")
-
-
-def _refuse_not_finite(folder: Path, adaptation: Adaptation) -> None:
-    for name in ("state", "action", "next_state", "reward"):
-        value = getattr(adaptation.transitions, name)
-        bad = (~value.isfinite()).reshape(len(value), -1).any(1).nonzero()
-        if len(bad):
-            step = int(bad[0])
-            raise UserError(
-                f"{folder / 'transitions.npz'}: {name} is not finite at step {step}: "
-                f"find out why, or run adapt again with --steps {max(step, 1)}"
-            )
-    for name in ("latent", "log_q"):
-        belief = getattr(adaptation, name)
-        if belief is not None and not np.isfinite(belief).all():
+    for name, belief in (("latent", latent), ("log_q", log_q)):
+        if not np.isfinite(belief).all():
             step = int(np.argwhere(~np.isfinite(belief))[0][0])
             raise UserError(
-                f"{folder / 'beliefs.npz'}: {name} is not finite after step {step}: "
-                "run adapt again with another --update or --belief"
+                f"{file}: {name} is not finite after step {step}: run adapt again with another --update or --belief"
             )
+    return latent, log_q

@@ -11,7 +11,7 @@ from matplotlib.patches import Ellipse
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments.context_text import columns
-from pyro_dynamics.plots.figures import STYLE
+from pyro_dynamics.plots.figures import STYLE, colour_scale, shaped
 
 DPI = 100
 BELIEF, TRUTH = "black", "tab:red"
@@ -71,7 +71,7 @@ class BeliefPanel:
             figure.set_layout_engine("none")  # laid out once: the text changes, the panels do not
 
     def draw(self, words: str, draws: np.ndarray, truth: Any) -> np.ndarray:
-        """The picture ``[height, width, 3]`` after one more step.
+        """The image ``[height, width, 3]`` after one more step.
 
         Args:
             words: above the panels.
@@ -92,7 +92,7 @@ class BeliefPanel:
     def _make_latents(
         self, panel: Any, steps: int, labels: Sequence[str], means: np.ndarray, scales: np.ndarray
     ) -> None:
-        colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(labels)))
+        colours = colour_scale(len(labels))
         flat = means @ self.plane
         low, high = flat.min(0), flat.max(0)
         reach = 0.6 * np.maximum(high - low, 0.05)
@@ -107,7 +107,7 @@ class BeliefPanel:
             return
         for colour, label, mean, scale in zip(colours, labels, flat, scales, strict=True):
             covariance = self.plane.T @ np.diag(scale**2) @ self.plane
-            panel.add_patch(_shaped(Ellipse((0, 0), 1, 1, color=colour, alpha=0.5), mean, covariance))
+            panel.add_patch(shaped(Ellipse((0, 0), 1, 1, color=colour, alpha=0.5), mean, covariance, 2.0))
             panel.plot(*mean, ".", color=colour)
             panel.annotate(label, mean, (4, 4), textcoords="offset points", color=colour, fontweight="bold")
         self.ellipse = panel.add_patch(Ellipse((0, 0), 1, 1, fill=False, color=BELIEF, lw=1.8))
@@ -129,13 +129,13 @@ class BeliefPanel:
             self.trace.set_data(time, path[:, 0])
             self.band_0.set_data(time, path[:, 0] - 2 * spread, path[:, 0] + 2 * spread)
             return
-        _shaped(self.ellipse, path[-1], np.cov(flat.T))
+        shaped(self.ellipse, path[-1], np.cov(flat.T), 2.0)
         self.trace.set_data(*path.T)
         self.now.set_data(*path[-1:].T)
 
 
 class _Decoded:
-    """One hidden parameter as the belief tells it, and the truth, by step."""
+    """One hidden parameter as the belief has it, and the truth, by step."""
 
     def __init__(self, panel: Any, steps: int, axis: str, contexts: np.ndarray) -> None:
         for context in np.unique(contexts):
@@ -162,11 +162,3 @@ def _plane(means: np.ndarray) -> np.ndarray:
     if d <= 2:
         return np.eye(d)
     return np.linalg.svd(means - means.mean(0), full_matrices=True)[2][:2].T
-
-
-def _shaped(ellipse: Ellipse, mean: np.ndarray, covariance: np.ndarray) -> Ellipse:
-    """The ellipse of two standard deviations."""
-    values, vectors = np.linalg.eigh(covariance)
-    width, height = 4 * np.sqrt(np.maximum(values, 0))
-    ellipse.set(center=mean, width=width, height=height, angle=np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0])))
-    return ellipse

@@ -1,7 +1,8 @@
-"""The pictures of a run: learning, adaptation, and runs side by side."""
+"""The figures of a run: learning, adaptation, and runs side by side."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from typing import Any
 
@@ -9,6 +10,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse
 from matplotlib.ticker import MaxNLocator
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
@@ -32,7 +34,7 @@ def draw_training(rows: Sequence[Mapping[str, Any]], axis: str) -> bytes:
     """
     environments = _by_environment(rows)
     dimensions = len(next((row["latent_mean"] for row in rows if row["latent_mean"]), []))
-    colours = _colours(len(environments))
+    colours = colour_scale(len(environments))
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(5.2 * (1 + dimensions), 4.2), layout="constrained")
         axes = figure.subplots(1, 1 + dimensions, squeeze=False)[0]
@@ -99,7 +101,7 @@ def draw_adaptation(
             belief, spread = columns(probe.predict(mean)), columns(probe.spread(scale))
             for axis, *column in zip(axes, truth.T, belief.T, spread.T, known.T, strict=True):
                 _draw_decoded(panels.pop(0), axis, time, *column)
-        colours = _colours(len(trained))
+        colours = colour_scale(len(trained))
         for dimension in range(dimensions):
             panel = panels.pop(0)
             for colour, context, level in zip(colours, trained, trained_means[:, dimension], strict=True):
@@ -153,7 +155,7 @@ def draw_comparison(curves: Mapping[str, Sequence[Sequence[float]]], title: str)
 
     Args:
         curves: for each name the runs' mean returns by round.
-        title: above the picture.
+        title: above the figure.
     """
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7, 4.4), layout="constrained")
@@ -215,8 +217,28 @@ def _by_environment(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str,
     return [groups[key] for key in sorted(groups)]
 
 
-def _colours(count: int) -> list[Any]:
+def colour_scale(count: int) -> list[Any]:
+    """Colours for environments in their order."""
     return list(matplotlib.colormaps["viridis"](np.linspace(0, 0.9, count)))
+
+
+def shaped(ellipse: Ellipse, mean: np.ndarray, covariance: np.ndarray, radius: float) -> Ellipse:
+    """The ellipse of a Gaussian ``[2]``, ``[2, 2]`` that reaches so many standard deviations along its axes."""
+    variances, axes = np.linalg.eigh(covariance)
+    width, height = 2 * radius * np.sqrt(np.maximum(variances, 0))
+    ellipse.set(center=mean, width=width, height=height, angle=np.degrees(np.arctan2(axes[1, 0], axes[0, 0])))
+    return ellipse
+
+
+@contextmanager
+def without_display() -> Iterator[None]:
+    """ArviZ draws through pyplot, which must open no window."""
+    before = matplotlib.get_backend()
+    matplotlib.use("Agg")
+    try:
+        yield
+    finally:
+        matplotlib.use(before)
 
 
 def png(figure: Figure) -> bytes:

@@ -1,4 +1,4 @@
-"""The picture of a fit to logged data."""
+"""The figure of a fit to logged data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pyro_dynamics.environments.context_text import label
-from pyro_dynamics.plots.figures import STYLE, png
+from pyro_dynamics.plots.figures import STYLE, colour_scale, png
 
 
 def draw_fit(elbos: Sequence[float], rows: Sequence[Mapping[str, Any]], axis: str) -> bytes:
@@ -18,7 +18,7 @@ def draw_fit(elbos: Sequence[float], rows: Sequence[Mapping[str, Any]], axis: st
     Args:
         elbos: by epoch, in nats for each transition.
         rows: of ``metrics.jsonl``, one for each environment.
-        axis: name and unit of what tells the environments apart.
+        axis: name and unit of what differs between environments.
     """
     dimensions = len(rows[0]["latent_mean"])
     with matplotlib.rc_context(STYLE):
@@ -27,7 +27,9 @@ def draw_fit(elbos: Sequence[float], rows: Sequence[Mapping[str, Any]], axis: st
         axes[0].plot(np.arange(1, len(elbos) + 1), elbos, color="tab:blue")
         # The first epochs lie so low that the rest would seem flat.
         low, high = np.quantile(elbos, 0.1), max(elbos)
-        axes[0].set(xlabel="epoch", title="ELBO, nats a transition", ylim=(low - 0.1, high + 0.1 * (high - low) + 0.1))
+        axes[0].set(
+            xlabel="epoch", title="ELBO, nats per transition", ylim=(low - 0.1, high + 0.1 * (high - low) + 0.1)
+        )
         _draw_held_out(axes[1], rows, axis)
         if dimensions:
             _draw_latents(axes[2], rows, dimensions)
@@ -42,13 +44,13 @@ def _draw_held_out(panel: Axes, rows: Sequence[Mapping[str, Any]], axis: str) ->
         panel.plot(places, wrong, "x", color="tab:red", label="the others' latents")
     panel.set_yscale("symlog", linthresh=10.0)  # a wrong latent may be worse by thousands
     panel.set_xticks(places, [label(row["context"]) for row in rows], rotation=30 if len(rows) > 6 else 0)
-    panel.set(xlabel=axis, title="held-out log p(s'), nats a transition")
+    panel.set(xlabel=axis, title="held-out log p(s'), nats per transition")
     panel.legend(fontsize=9)
 
 
 def _draw_latents(panel: Axes, rows: Sequence[Mapping[str, Any]], dimensions: int) -> None:
     """Means and two standard deviations in the first two dimensions; by environment where there is one."""
-    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(rows)))
+    colours = colour_scale(len(rows))
     for k, (colour, row) in enumerate(zip(colours, rows, strict=True)):
         mean, scale = np.array(row["latent_mean"]), np.array(row["latent_sd"])
         x, y = (mean[0], mean[1]) if dimensions > 1 else (k, mean[0])

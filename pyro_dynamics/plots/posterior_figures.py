@@ -1,7 +1,7 @@
-"""The pictures that judge posteriors: where the latents lie, how sure they are, and whether to rely on the guide."""
+"""The figures that judge posteriors: where the latents lie, how wide they are, and whether to rely on the guide."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import arviz_plots
@@ -12,26 +12,27 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from matplotlib.ticker import MaxNLocator
+from scipy.linalg import orthogonal_procrustes
 from scipy.stats import chi2
 from xarray import DataArray, DataTree
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments.context_text import columns, label
-from pyro_dynamics.plots.figures import STYLE, _colours, png
+from pyro_dynamics.plots.figures import STYLE, colour_scale, png, shaped, without_display
 
 LEVEL = 0.94
 """Probability of the regions, ArviZ' own."""
 PANELS_IN_A_ROW = 5
-HIGHEST_K = 3.0
-"""A k-hat above is drawn here, with its value: it is far beyond every threshold."""
+LOWEST_K, HIGHEST_K = -0.5, 3.0
+"""A k-hat beyond is drawn here; its value stands below it."""
 MARKERS = "os^Dv<>"
 
 
 def procrustes(target: np.ndarray, means: np.ndarray) -> tuple[np.ndarray, float]:
     """Turn, mirror, shift and scale latents so that they lie as near as they can to those of another run.
 
-    A latent is not identified up to such transforms: only what is left afterwards tells two runs apart. Chance leaves
-    less than all: five random points of a plane have a median disparity of 0.68 to five others.
+    A latent is not identified up to such transforms: only what is left afterwards is a difference of two runs.
+    Chance leaves less than all: five random points of a plane have a median disparity of 0.68 to five others.
 
     Args:
         target: latent means ``[K, d]``.
@@ -46,9 +47,8 @@ def procrustes(target: np.ndarray, means: np.ndarray) -> tuple[np.ndarray, float
     fixed, moved = (np.pad(x.astype(float), ((0, 0), (0, size - x.shape[1]))) for x in (target, means))
     centre = fixed.mean(0)
     fixed, moved = fixed - centre, moved - moved.mean(0)
-    left, singular, right = np.linalg.svd(moved.T @ fixed)
-    scale = singular.sum() / max(np.square(moved).sum(), 1e-300)
-    aligned = scale * moved @ (left @ right)
+    rotation, total = orthogonal_procrustes(moved, fixed)
+    aligned = total / max(np.square(moved).sum(), 1e-300) * moved @ rotation
     disparity = np.square(fixed - aligned).sum() / max(np.square(fixed).sum(), 1e-300)
     return (aligned + centre)[:, : target.shape[1]], float(disparity)
 
@@ -73,7 +73,7 @@ def draw_latents(
     numeric = not isinstance(contexts[0], str)
     # Any line goes through two contexts.
     decodable = len(axes) if numeric and len(set(contexts)) > 2 else 0
-    colours = _colours(len(means))
+    colours = colour_scale(len(means))
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(5.5 * (1 + decodable) if decodable else 7.5, 5.2), layout="constrained")
         panels = figure.subplots(1, 1 + decodable, squeeze=False)[0]
@@ -115,13 +115,9 @@ def _draw_region(panel: Axes, draws: np.ndarray, colour: Any, fill: bool = True)
     """The ellipse of a Gaussian with the covariance of draws ``[S, 2]``; returns half its width along x."""
     radius = np.sqrt(chi2.ppf(LEVEL, 2))
     covariance = np.cov(draws.T)
-    variances, axes = np.linalg.eigh(covariance)
-    width, height = 2 * radius * np.sqrt(np.maximum(variances, 0))
-    angle = np.degrees(np.arctan2(axes[1, 0], axes[0, 0]))
     face = matplotlib.colors.to_rgba(colour, 0.25 if fill else 0)
-    panel.add_patch(
-        Ellipse(draws.mean(0), width, height, angle=angle, facecolor=face, edgecolor=colour, lw=1.5, zorder=2)
-    )
+    ellipse = Ellipse((0, 0), 1, 1, facecolor=face, edgecolor=colour, lw=1.5, zorder=2)
+    panel.add_patch(shaped(ellipse, draws.mean(0), covariance, radius))
     panel.autoscale_view()
     return float(radius * np.sqrt(covariance[0, 0]))
 
@@ -186,9 +182,9 @@ def draw_prior_posterior(tree: DataTree) -> bytes:
     """
     e = tree["posterior"]["e"]
     draws, prior_sd = e.stack(sample=("chain", "draw")), float(tree["prior"]["e"].std())
-    colours = _colours(e.sizes["environment"])
+    colours = colour_scale(e.sizes["environment"])
     without: Any = {"title": False, "legend": False}  # its annotation forgets the legend
-    with matplotlib.rc_context(STYLE), _without_display():
+    with matplotlib.rc_context(STYLE), without_display():
         columns = min(e.sizes["latent"], 3)
         size = (1.2 + 4.0 * max(columns, 1.5), 4.0 * -(-e.sizes["latent"] // columns))
         plots = arviz_plots.plot_prior_posterior(
@@ -215,9 +211,9 @@ def draw_prior_posterior(tree: DataTree) -> bytes:
             panel.set_title(_narrower(prior_sd / values.std("sample").to_numpy()))
         figure = plots.viz["figure"].item()
         figure.legend(*panel.get_legend_handles_labels(), loc="outside right center", fontsize=10)
-        picture = png(figure)
+        content = png(figure)
         pyplot.close(figure)
-        return picture
+        return content
 
 
 def _narrower(ratios: np.ndarray) -> str:
@@ -234,17 +230,6 @@ def _dress_densities(lines: DataArray, colours: Sequence[Any]) -> None:
         posterior, prior = (lines.sel(group=group).isel(environment=k).item() for group in ("posterior", "prior"))
         posterior.set(color=colours[k], linewidth=2, label=name)
         prior.set(color="black", linestyle=":", linewidth=1.8, label="prior" if k == 0 else None, visible=k == 0)
-
-
-@contextmanager
-def _without_display() -> Iterator[None]:
-    """ArviZ draws through pyplot, which must open no window."""
-    before = matplotlib.get_backend()
-    matplotlib.use("Agg")
-    try:
-        yield
-    finally:
-        matplotlib.use(before)
 
 
 def draw_pairs(tree: DataTree, draws: int = 500) -> bytes:
@@ -271,7 +256,7 @@ def draw_pairs(tree: DataTree, draws: int = 500) -> bytes:
         for panel in panels.flat:
             panel.set_axis_off()
         for index, (i, j) in enumerate(pairs):
-            for k, (name, colour) in enumerate(zip(names, _colours(len(names)), strict=True)):
+            for k, (name, colour) in enumerate(zip(names, colour_scale(len(names)), strict=True)):
                 panel = panels[index * rows + k // columns, k % columns]
                 _draw_pair(panel, values[:, k, [i, j]], draws, colour)
                 panel.set(xlabel=f"latent {i}", ylabel=f"latent {j}" if k % columns == 0 else "")
@@ -291,43 +276,33 @@ def _draw_pair(panel: Axes, pair: np.ndarray, draws: int, colour: Any) -> None:
     panel.margins(0.1)
 
 
-def draw_k_hat(labels: Sequence[str], k_hats: Sequence[float], thresholds: Sequence[float]) -> bytes:
-    """The shape k-hat of each environment's importance weights beside its threshold, as a PNG; lower is better.
+def draw_k_hat(labels: Sequence[str], k_hats: Sequence[float], threshold: float) -> bytes:
+    """The shape k-hat of each environment's importance weights beside the threshold, as a PNG; lower is better.
 
-    Minus infinity (the guide is exact) lies at the bottom, a k-hat above 3 at the top with its value, NaN (the
-    densities are not finite) at the top too.
+    The values stand below: minus infinity is the exact posterior, NaN that of densities that are not finite.
 
     Args:
         labels: names of the environments, K.
         k_hats: K.
-        thresholds: up to which a k-hat is good, K.
+        threshold: up to which a k-hat is good.
     """
-    finite = [k for k in k_hats if np.isfinite(k)]
-    bottom = min([0.0, *finite]) - 0.25
-    top = max([1.0, *(min(k, HIGHEST_K) for k in finite), *(HIGHEST_K for k in k_hats if k == np.inf)]) + 0.35
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(max(6.0, 1.2 + 1.3 * len(labels)), 4.2), layout="constrained")
-        panel = figure.subplots()
-        for x, (k, threshold) in enumerate(zip(k_hats, thresholds, strict=True)):
-            # NaN is below nothing, and so not good.
-            colour = "tab:green" if k < threshold else "tab:red"
-            height, words = _k_hat_place(k, bottom, top - 0.35)
-            panel.plot([x, x], [bottom, height], color=colour, lw=2, alpha=0.4)
-            panel.plot(x, height, "X" if np.isnan(k) else "o", color=colour, ms=10, clip_on=False)
-            panel.annotate(words, (x, height), xytext=(0, 9), textcoords="offset points", ha="center")
-            panel.plot([x - 0.5, x + 0.5], [threshold] * 2, color="black", ls="--", lw=1.5)
-        panel.plot([], [], color="black", ls="--", lw=1.5, label="threshold: good below")
-        panel.set_xticks(range(len(labels)), list(labels))
-        panel.grid(False, axis="x")
-        panel.set(ylabel=r"Pareto $\hat{k}$", ylim=(bottom, top), xlim=(-0.6, len(labels) - 0.4))
-        figure.legend(loc="outside upper right", fontsize=10, frameon=False)
-        return png(figure)
-
-
-def _k_hat_place(k: float, bottom: float, highest: float) -> tuple[float, str]:
-    """Where a k-hat is drawn, and the words beside it."""
-    if np.isnan(k):
-        return highest, "NaN"
-    if k == -np.inf:
-        return bottom, "exact"
-    return min(k, HIGHEST_K), f"{k:.2f}" if k <= HIGHEST_K else f"{k:.3g} \u2191"
+    words = ["exact" if k == -np.inf else f"{k:.3g}" for k in k_hats]
+    ticks = [f"{label}\n{value}" for label, value in zip(labels, words, strict=True)]
+    shown = np.clip(np.nan_to_num(k_hats, nan=HIGHEST_K), LOWEST_K, HIGHEST_K)
+    values = DataArray(shown, {"environment": ticks}, ["environment"], name="k")
+    with matplotlib.rc_context(STYLE), without_display():
+        plots = arviz_plots.plot_khat(
+            SimpleNamespace(pareto_k=values, good_k=threshold),  # what it reads of the result of a LOO
+            hline_values=[threshold],
+            visuals={"hlines": {"color": "black"}, "ticks": {}, "xlabel": False},
+            backend="matplotlib",
+            figure_kwargs={"figsize": (max(6.0, 1.2 + 1.3 * len(labels)), 4.2), "layout": "constrained"},
+        )
+        panel = plots.viz["plot"].item()
+        panel.tick_params(axis="x", rotation=0)
+        for tick in panel.get_xticklabels():
+            tick.set_horizontalalignment("center")
+        panel.set(ylabel=r"Pareto $\hat{k}$ (good below the line)", xlim=(-0.6, len(labels) - 0.4))
+        content = png(plots.viz["figure"].item())
+        pyplot.close(plots.viz["figure"].item())
+        return content

@@ -1,4 +1,4 @@
-"""The pictures that judge predictions: calibration, prediction fans, and what each latent makes of the same actions."""
+"""The figures that judge predictions: coverage, prediction fans, and what each latent makes of the same actions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,65 +7,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from scipy.stats import binom
 
 from pyro_dynamics.diagnostics.prediction.forecast import Forecast
-from pyro_dynamics.plots.figures import STYLE, _colours, png
-
-BINS = 10
-BAND = 0.94
-"""Probability of the bands in which a calibrated forecast's bins lie."""
-PANELS_IN_A_ROW = 6
-
-
-def draw_pit(pits: Mapping[str, np.ndarray]) -> bytes:
-    """Histograms of probability integral transforms, as a PNG: flat where the forecast is calibrated.
-
-    High at both ends: predictions are too narrow. High in the middle: too wide. On a slope: biased. The grey band is
-    that of independent values; those of neighbouring steps are not quite independent and vary more.
-
-    Args:
-        pits: for each name (a target, an environment) values in [0, 1], of any shape.
-    """
-    columns = min(PANELS_IN_A_ROW, len(pits))
-    rows = -(-len(pits) // columns)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(max(5.0, 1.9 * columns), 0.7 + 1.8 * rows), layout="constrained")
-        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat
-        for panel, (name, values) in zip(panels, pits.items(), strict=False):
-            _draw_histogram(panel, np.asarray(values, dtype=float).ravel())
-            panel.set_title(name, fontsize=11)
-        for panel in list(panels)[len(pits) :]:
-            panel.set_axis_off()
-        figure.supxlabel("probability integral transform of what happened", fontsize=11)
-        figure.supylabel("density", fontsize=11)
-        return png(figure)
-
-
-def _draw_histogram(panel: Axes, values: np.ndarray) -> None:
-    tail = (1 - BAND) / 2
-    count = len(values)
-    panel.set(xlim=(0, 1), xticks=[0, 0.5, 1], xticklabels=["0", "0.5", "1"])
-    panel.grid(False)
-    panel.axhline(1, color="black", ls=":", lw=1)
-    if not count:
-        panel.text(0.5, 0.5, "no values", transform=panel.transAxes, ha="center")
-        return
-    low, high = (binom.ppf(edge, count, 1 / BINS) * BINS / count for edge in (tail, 1 - tail))
-    density = np.histogram(values, BINS, (0, 1))[0] * BINS / count
-    panel.bar((np.arange(BINS) + 0.5) / BINS, density, 0.9 / BINS, color="tab:blue", alpha=0.75)
-    # In front of the bars: whether a bar ends inside of it is what one looks for.
-    panel.axhspan(low, high, color="black", alpha=0.18, lw=0, zorder=3)
+from pyro_dynamics.plots.figures import STYLE, colour_scale, png
 
 
 def draw_coverage(by_horizon: Mapping[str, Sequence[float]], level: float = 0.9) -> bytes:
-    """How much of what happened lay inside the intervals, by how far ahead it was foretold, as a PNG.
+    """How much of what was observed lay inside the intervals, by how far ahead it was predicted, as a PNG.
 
     Args:
         by_horizon: for each environment the share of its targets inside, 1, 2, ... H steps ahead.
         level: probability of the intervals.
     """
-    colours = _colours(len(by_horizon))
+    colours = colour_scale(len(by_horizon))
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8.5, 4.2), layout="constrained")
         panel = figure.subplots()
@@ -86,7 +40,7 @@ def draw_coverage(by_horizon: Mapping[str, Sequence[float]], level: float = 0.9)
 def draw_fans(
     forecast: Forecast, labels: Sequence[str], state_names: Sequence[str] | None = None, windows: int = 1
 ) -> bytes:
-    """Bands of 50 % and 90 % of the particles beside what really happened, as a PNG.
+    """Bands of 50 % and 90 % of the particles beside what was observed, as a PNG.
 
     Shown of each environment is the window whose error is the median of its windows, neither the best nor the worst,
     and of the state those three dimensions that become most uncertain, measured by how much they vary.
@@ -100,13 +54,13 @@ def draw_fans(
     scale = _spread_of(forecast)
     shown = _typical_windows(forecast, scale, windows)
     dimensions = _uncertain_dimensions(forecast, scale)
-    colours = _colours(len(labels))
-    draws, happened = forecast.draws.numpy(), forecast.happened.numpy()
+    colours = colour_scale(len(labels))
+    draws, observed = forecast.draws.numpy(), forecast.happened.numpy()
     # The fan opens from the state that was known.
     draws = np.concatenate(
         [np.broadcast_to(forecast.start.numpy(), (len(draws), *forecast.start.shape))[:, :, None], draws], 2
     )
-    happened = np.concatenate([forecast.start.numpy()[:, None], happened], 1)
+    observed = np.concatenate([forecast.start.numpy()[:, None], observed], 1)
     with matplotlib.rc_context(STYLE):
         size = (max(5.0, 1.2 + 2.0 * len(shown)), 1.0 + 2.0 * len(dimensions))
         figure = Figure(figsize=size, layout="constrained")
@@ -114,25 +68,25 @@ def draw_fans(
         for row, s in zip(panels, dimensions, strict=True):
             row[0].set_ylabel(state_names[s] if state_names else f"state {s}")
             for panel, w in zip(row, shown, strict=True):
-                _draw_fan(panel, draws[:, w, :, s], happened[w, :, s], colours[int(forecast.environment[w])])
+                _draw_fan(panel, draws[:, w, :, s], observed[w, :, s], colours[int(forecast.environment[w])])
         for panel, w in zip(panels[0], shown, strict=True):
             panel.set_title(f"{labels[int(forecast.environment[w])]}\nfrom step {int(forecast.step[w])}", fontsize=11)
-        figure.supxlabel("steps ahead (bands: 50 % and 90 % of the particles; black: what happened)", fontsize=11)
+        figure.supxlabel("steps ahead (bands: 50 % and 90 % of the particles; black: observed)", fontsize=11)
         return png(figure)
 
 
-def _draw_fan(panel: Axes, draws: np.ndarray, happened: np.ndarray, colour: object) -> None:
-    """One dimension of one window: draws ``[P, H + 1]``, happened ``[H + 1]``."""
-    time = range(len(happened))
+def _draw_fan(panel: Axes, draws: np.ndarray, observed: np.ndarray, colour: object) -> None:
+    """One dimension of one window: draws ``[P, H + 1]``, observed ``[H + 1]``."""
+    time = range(len(observed))
     for level, alpha in ((0.9, 0.25), (0.5, 0.45)):
         low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
         panel.fill_between(time, low, high, color=colour, alpha=alpha, lw=0)
-    panel.plot(time, happened, color="black", lw=1.6)
+    panel.plot(time, observed, color="black", lw=1.6)
     panel.xaxis.set_major_locator(MaxNLocator(4, integer=True))
 
 
 def _spread_of(forecast: Forecast) -> np.ndarray:
-    """Standard deviation ``[S]`` of what happened; infinite for a dimension that never changes, which tells nothing."""
+    """Standard deviation ``[S]`` of what was observed; infinite for a dimension that never changes."""
     scale = forecast.happened.numpy().std((0, 1))
     return np.where(scale < 1e-12, np.inf, scale)
 
@@ -162,14 +116,14 @@ def draw_traversal(paths: Mapping[str, np.ndarray], parameter_axis: str, state_n
     """What would happen in each environment from one start under the same actions, as a PNG.
 
     Args:
-        paths: for each environment a state dimension over the steps, ``[H]``, as foretold under its latent.
+        paths: for each environment a state dimension over the steps, ``[H]``, as predicted under its latent.
         parameter_axis: name and unit of the hidden parameter.
         state_name: name and unit of the state dimension.
     """
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8.5, 4.2), layout="constrained")
         panel = figure.subplots()
-        for colour, (label, path) in zip(_colours(len(paths)), paths.items(), strict=True):
+        for colour, (label, path) in zip(colour_scale(len(paths)), paths.items(), strict=True):
             panel.plot(range(1, len(path) + 1), path, color=colour, lw=2.2, label=label)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set(xlabel="step", ylabel=state_name, title="one start, the same actions, each environment's latent")

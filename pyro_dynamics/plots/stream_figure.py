@@ -1,4 +1,4 @@
-"""The picture of a belief along a stream of steps: what it says beside the truth, k-hat, coverage, and trouble."""
+"""The figure of a belief along a stream of steps: what it says beside the truth, k-hat, coverage, and trouble."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from pyro_dynamics.diagnostics.prediction.predictive import LEVEL
 from pyro_dynamics.diagnostics.stream.central_region import REGION, central_region
 from pyro_dynamics.diagnostics.stream.health import LOW_COVERAGE, RECENT
 from pyro_dynamics.environments.context_text import columns, label
-from pyro_dynamics.plots.figures import STYLE, png
+from pyro_dynamics.plots.figures import STYLE, colour_scale, png
 
 TOP, BOTTOM = 3.0, -0.5
 """Where k-hat is cut off, and drawn as a triangle: beyond 3 nothing is worse; minus infinity is at the bottom."""
@@ -113,7 +113,7 @@ def _draw_decoded(
 
 def _draw_latent(panel: Axes, region: np.ndarray, dimension: int, levels: np.ndarray, trained: Sequence[Any]) -> None:
     low, middle, high = region
-    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(levels)))
+    colours = colour_scale(len(levels))
     for colour, context, level in zip(colours, trained, levels, strict=True):
         panel.axhline(level, color=colour, ls=":", lw=1.6, label=label(context))
     steps = np.arange(len(middle))

@@ -1,4 +1,4 @@
-"""The report of ``pyro-dynamics diagnose``: its results in tables, figures and text."""
+"""The report of ``pyro-dynamics diagnose``: what was measured, in tables, figures and words for people."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from pyro_dynamics.diagnostics.posterior.simulation_calibration import SBC
 from pyro_dynamics.diagnostics.prediction.held_out import HeldOut
 from pyro_dynamics.environments import Family
 from pyro_dynamics.plots.posterior_figures import draw_k_hat, draw_latents, draw_pairs, draw_prior_posterior
-from pyro_dynamics.plots.prediction_figures import draw_coverage, draw_fans, draw_pit, draw_traversal
-from pyro_dynamics.plots.sbc_figure import draw_sbc
+from pyro_dynamics.plots.prediction_figures import draw_coverage, draw_fans, draw_traversal
+from pyro_dynamics.plots.uniformity_figures import draw_pit, draw_sbc
 from pyro_dynamics.reports.report import Figure, Report, Section, Table
 from pyro_dynamics.tasks import Task
 
@@ -115,10 +115,10 @@ def _guide(found: Findings, posterior: Posterior) -> Section:
     threshold = posterior.quality[0].importance.threshold
     words = [
         f"Draws of the guide are weighted by the model. Below a k-hat of {threshold:.2f} the weights have a tail that "
-        "is reliable, and the weighted draws represent the posterior; above it the guide misses a part of the "
-        "posterior, and nothing computed from the weights is valid. Width is the guide's standard deviation over that "
-        "of the weighted draws, for each latent dimension: above 1 the guide is over-dispersed, which k-hat does not "
-        "detect. LOO is leave-one-out, corrected for the approximate posterior."
+        "can be relied upon, and the weighted draws stand for the posterior; above it the guide misses a part of the "
+        "posterior, and nothing computed from the weights holds. Width is the guide's standard deviation over that of "
+        "the weighted draws, for each latent dimension: above 1 it is over-dispersed, which k-hat does not see. "
+        "LOO is leave-one-out, corrected for the approximate posterior."
     ]
     tables = [Table(head, rows)]
     if posterior.latents.r_hat is not None:
@@ -128,7 +128,7 @@ def _guide(found: Findings, posterior: Posterior) -> Section:
             f"and should be at most {R_HAT}; for draws of one guide it would be meaningless."
         )
     k_hat = [quality.importance.k_hat for quality in posterior.quality]
-    figure = draw_k_hat(found.labels, k_hat, [threshold] * len(k_hat))
+    figure = draw_k_hat(found.labels, k_hat, threshold)
     figures = [Figure("k-hat", figure, "K-hat of each environment's guide.")]
     return Section("Is the guide near its posterior?", words, tables, figures)
 
@@ -202,13 +202,14 @@ def _predictions(found: Findings) -> Section:
     words = [
         "Episodes of the round that this checkpoint was not trained on. The energy score is that of all targets, each "
         "divided by its standard deviation; it and the CRPS below (in each target's unit) are better when smaller. If "
-        "permuted latents predict as well as the right ones, the network ignores them."
+        "permuted latents predict as well as the right ones, the network does not use them."
     ]
     figures = [
         Figure(
             "pit",
             draw_pit(dict(zip(found.labels, found.held_out.pit, strict=True))),
-            "One-step PIT of each environment, over all targets. Flat is calibrated; a hump is over-dispersed.",
+            "One-step PIT of each environment, over all targets: its ECDF less the diagonal. Above 0 on the left and "
+            "below on the right: overconfident; the other way round: over-dispersed; on one side of 0: biased.",
         )
     ]
     ahead = {
@@ -254,11 +255,11 @@ def _sbc(sbc: SBC) -> Section:
         for dimension, (p, shape) in enumerate(zip(sbc.p_values, sbc.shape, strict=True))
     ]
     words = [
-        f"{len(sbc.ranks)} environments were simulated from the prior, and the online belief was updated with the "
-        "transitions of each. The rank of the true latent among draws of a calibrated belief is uniform. A belief "
-        "with forgetting, or with a temperature below 1, is over-dispersed."
+        f"{len(sbc.ranks)} environments were simulated from the prior, and the online belief was updated with what "
+        "happened in each. The rank of the true latent among draws of a calibrated belief is uniform. A belief that "
+        "forgets on purpose, or with a temperature below 1, is over-dispersed."
     ]
-    figure = Figure("sbc", draw_sbc(sbc), "Ranks of the true latents; the band holds 94 % of uniform counts.")
+    figure = Figure("sbc", draw_sbc(sbc), "Ranks of the true latents: their ECDF less the diagonal.")
     return Section("Simulation-based calibration", words, [Table(["latent", "p-value", "shape"], rows)], [figure])
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from pyro_dynamics.data_files import is_context, is_count, is_number, is_numbers, read_json
+from pyro_dynamics.data_files import AnyContext, Count, Finite, read_json, structure
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import make_folder, plain, write_json, write_json_lines
 from pyro_dynamics.io.run_folder import RunFolder
@@ -13,6 +13,36 @@ from pyro_dynamics.io.untrusted_folders import require_inside, stamped, unstampe
 
 Row = dict[str, Any]
 """A line of ``scores.jsonl`` or ``latents.jsonl``."""
+
+Score = TypedDict("Score", {"context": AnyContext, "episode": Count, "return": Finite})
+
+
+class Latent(TypedDict):
+    """A line of ``latents.jsonl``, as a measurement has it."""
+
+    context: AnyContext
+    mean: list[Finite]
+    sd: list[Finite]
+
+
+class Measured(TypedDict):
+    """The file of a measurement."""
+
+    scores: list[Score]
+    latents: list[Latent]
+
+
+class Horizon(TypedDict):
+    """The first of them is what is read."""
+
+    influence: Finite
+
+
+class Influence(TypedDict):
+    """The file of a family's sensitivity."""
+
+    horizons: list[Horizon]
+
 
 RANDOM = "random"
 """The agent that acts at random."""
@@ -96,8 +126,10 @@ class Results:
         write_json(make_folder(self.path / "influence") / f"{family}.json", found)
 
     def influences(self) -> dict[str, dict[str, Any]]:
-        """What was stored of each family, in the order of the names."""
-        return {file.stem: _influence(file) for file in sorted(self.path.glob("influence/*.json"))}
+        """What was kept of each family, in the order of the names."""
+        return {
+            file.stem: _holding(file, Influence, "an influence") for file in sorted(self.path.glob("influence/*.json"))
+        }
 
     def gather(
         self, runs: Iterable[tuple[str, str, int]], measurements: Iterable[Measurement]
@@ -117,7 +149,7 @@ class Results:
         for one in filter(self.has, measurements):
             base = {"family": one.family, "preset": self.preset, "agent": one.agent, "seed": one.seed}
             base |= {"split": one.split, "checkpoint": one.checkpoint}
-            there = _measured(self._file(one))
+            there = _holding(self._file(one), Measured, "a measurement")
             scores += [{**base, **row} for row in there["scores"]]
             latents += [{**base, **row} for row in there["latents"]]
         write_json_lines(self.path / "scores.jsonl", scores)
@@ -135,34 +167,10 @@ def _read(file: Path) -> Any:
         raise UserError(f"{file} cannot be read ({fault}): delete it, and it is made again") from None
 
 
-def _measured(file: Path) -> dict[str, list[Row]]:
-    """Rows of scores and of latents that :meth:`Results.save` wrote."""
-    there = _read(file)
-    known = isinstance(there, dict) and all(isinstance(there.get(name), list) for name in ("scores", "latents"))
-    if not known or not all(map(_is_score, there["scores"])) or not all(map(_is_latent, there["latents"])):
-        raise UserError(f"{file} does not hold a measurement: delete it, and it is made again")
-    return there
-
-
-def _is_score(row: Any) -> bool:
-    if not isinstance(row, dict) or set(row) != {"context", "episode", "return"}:
-        return False
-    return is_context(row["context"]) and is_count(row["episode"]) and is_number(row["return"])
-
-
-def _is_latent(row: Any) -> bool:
-    if not isinstance(row, dict) or set(row) != {"context", "mean", "sd"}:
-        return False
-    numbers = is_numbers(row["mean"]) and is_numbers(row["sd"]) and len(row["mean"]) == len(row["sd"])
-    return numbers and is_context(row["context"])
-
-
-def _influence(file: Path) -> dict[str, Any]:
-    """What :meth:`Results.save_influence` wrote."""
-    there = _read(file)
-    horizons = there.get("horizons") if isinstance(there, dict) else None
-    if not isinstance(horizons, list) or not horizons or not all(isinstance(one, dict) for one in horizons):
-        raise UserError(f"{file} does not hold an influence: delete it, and it is made again")
-    if not is_number(horizons[0].get("influence")):
-        raise UserError(f"{file} does not hold an influence: delete it, and it is made again")
+def _holding(file: Path, kind: type, words: str) -> dict[str, Any]:
+    """What the file holds, if it is of that kind."""
+    try:
+        there: dict[str, Any] = structure(_read(file), kind)
+    except ValueError as fault:
+        raise UserError(f"{file} does not hold {words} ({fault}): delete it, and it is made again") from None
     return there

@@ -12,6 +12,7 @@ from xarray import Dataset, DataTree
 
 from pyro_dynamics.diagnostics.prediction.forecast import Forecast, traversal
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.plots import uniformity_figures
 from pyro_dynamics.plots.posterior_figures import (
     draw_k_hat,
     draw_latents,
@@ -19,7 +20,8 @@ from pyro_dynamics.plots.posterior_figures import (
     draw_prior_posterior,
     procrustes,
 )
-from pyro_dynamics.plots.prediction_figures import draw_coverage, draw_fans, draw_pit, draw_traversal
+from pyro_dynamics.plots.prediction_figures import draw_coverage, draw_fans, draw_traversal
+from pyro_dynamics.plots.uniformity_figures import draw_pit
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
 
@@ -95,16 +97,29 @@ def test_trees_are_drawn_whatever_their_size_and_no_figure_stays_open(environmen
 )
 def test_every_kind_of_k_hat_is_drawn(k_hats: list[float]) -> None:
     labels = [f"body {k}" for k in range(len(k_hats))]
-    assert draw_k_hat(labels, k_hats, [0.66] * len(k_hats)).startswith(PNG)
+    assert draw_k_hat(labels, k_hats, 0.66).startswith(PNG)
+    assert not pyplot.get_fignums()
 
 
 def test_calibration_is_drawn() -> None:
     rng = np.random.default_rng(0)
     for count in (1, 5, 18):
         assert draw_pit({f"target {t}": rng.uniform(size=(20, 3)) for t in range(count)}).startswith(PNG)
-    assert draw_pit({"none": np.array([])}).startswith(PNG)
+    assert draw_pit({"short": np.array([0.5]), "long": rng.uniform(size=9)}).startswith(PNG)
+    assert not pyplot.get_fignums()
     assert draw_coverage({"6": [0.9, 0.8, 0.85], "12": [1.0, 0.2]}).startswith(PNG)
     assert draw_coverage({"6": [0.9]}, level=0.5).startswith(PNG)
+
+
+def test_values_that_fill_a_part_do_not_look_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: list[Any] = []
+    monkeypatch.setattr(uniformity_figures, "png", figures.append)
+    shares = (np.arange(400) + 0.5) / 400
+    draw_pit({"uniform": shares, "lower half": shares / 2, "upper half": 0.5 + shares / 2})
+    drawn = [panel.lines[0].get_data() for panel in figures[0].axes]
+    for (x, y), (low, high) in zip(drawn, [(0, 0), (0, 0.5), (-0.5, 0)], strict=True):
+        assert (y.min(), y.max()) == pytest.approx((low, high), abs=0.02)
+        assert (x.min(), x.max()) == pytest.approx((0, 1), abs=0.01)
 
 
 @pytest.mark.parametrize(("environments", "dimensions", "shown"), [(1, 1, 1), (3, 5, 2)])

@@ -6,9 +6,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import pytest
-
-from pyro_dynamics.runners.main import main
 
 SMALL = [
     *("--ensemble.hidden", "32", "--ensemble.members", "2", "--ensemble.weight-decay", "1e-5", "1e-5"),
@@ -35,15 +32,6 @@ def pendulum_log(
     names = ("state", "action", "next_state", "reward", "step", "episode", "gravity", "mass")
     arrays = dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
     return arrays if len(masses) > 1 else {name: arrays[name] for name in names[:-1]}
-
-
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line that a mistake is told in."""
-    capsys.readouterr()
-    assert main(arguments) == 2
-    told = capsys.readouterr().err.strip().splitlines()
-    assert len(told) == 1, told
-    return told[0]
 
 
 def saved(file: Path, arrays: dict[str, np.ndarray]) -> Path:

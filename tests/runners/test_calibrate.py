@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from commands import refused
 from torch.distributions import Independent, MultivariateNormal, Normal
 
 from pyro_dynamics.diagnostics.stream.calibration import Calibration, choose, first_episodes, in_central_region
@@ -27,15 +28,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "pendulum"
     assert main(["train", *TINY, "--out", str(folder)]) == 0
     return folder
-
-
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line of a user error."""
-    capsys.readouterr()
-    assert main(["calibrate", *arguments]) == 2
-    message = capsys.readouterr().err.strip()
-    assert len(message.splitlines()) == 1, message
-    return message
 
 
 def test_calibrate_tells_a_table_and_the_flag_to_use(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +94,7 @@ def test_adapt_tells_coverage_and_health(run: Path, tmp_path: Path, capsys: pyte
     ],
 )
 def test_bad_flags_are_refused(flags: list[str], words: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert words in refused([str(run), *flags], capsys)
+    assert words in refused(["calibrate", str(run), *flags], capsys)
 
 
 def test_a_folder_that_cannot_be_written_into_is_told_before_the_work(
@@ -110,30 +102,32 @@ def test_a_folder_that_cannot_be_written_into_is_told_before_the_work(
 ) -> None:
     monkeypatch.setattr("pyro_dynamics.runners.calibrate.calibrate", lambda *_: pytest.fail("it has begun"))
     place = "/proc/self"  # even for root; where there is none, nobody may make it
-    assert f"cannot write to {place}: " in refused([str(run), *FAST, "--out", f"{place}/table.json"], capsys)
+    assert f"cannot write to {place}: " in refused(
+        ["calibrate", str(run), *FAST, "--out", f"{place}/table.json"], capsys
+    )
 
 
 @pytest.mark.parametrize("agent", ["generalist", "specialist"])
 def test_a_run_without_a_latent_is_refused(agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / agent
     assert main(["train", *TINY, "--steps", "5", "--agent", agent, "--out", str(folder)]) == 0
-    message = refused([str(folder)], capsys)
-    assert "no latent" in message
-    assert agent in message
+    told = refused(["calibrate", str(folder)], capsys)
+    assert "no latent" in told
+    assert agent in told
 
 
 def test_a_run_without_a_round_to_replay_is_refused(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "not a run folder" in refused([str(tmp_path)], capsys)
+    assert "not a run folder" in refused(["calibrate", str(tmp_path)], capsys)
     (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
-    assert "no checkpoint yet" in refused([str(tmp_path)], capsys)
+    assert "no checkpoint yet" in refused(["calibrate", str(tmp_path)], capsys)
     (tmp_path / "checkpoints").mkdir()
     newest = (run / "checkpoints" / "round-001.pt").read_bytes()
     (tmp_path / "checkpoints" / "round-000.pt").write_bytes(newest)
-    assert "only round 0" in refused([str(tmp_path)], capsys)
+    assert "only round 0" in refused(["calibrate", str(tmp_path)], capsys)
     (tmp_path / "checkpoints" / "round-001.pt").write_bytes(newest)
-    assert "does not hold transitions" in refused([str(tmp_path)], capsys)
+    assert "does not hold transitions" in refused(["calibrate", str(tmp_path)], capsys)
 
 
 def test_the_first_episode_of_each_environment_is_followed_to_its_end() -> None:

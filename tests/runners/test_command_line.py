@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import refused
 
 from pyro_dynamics import FAMILIES
 from pyro_dynamics.guides import GUIDES
@@ -34,15 +35,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "pendulum"
     assert main(["train", *TINY, "--out", str(folder)]) == 0
     return folder
-
-
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line that a mistake is told in."""
-    capsys.readouterr()
-    assert main(arguments) == 2
-    told = capsys.readouterr().err.strip()
-    assert len(told.splitlines()) == 1, told
-    return told
 
 
 def test_train_leaves_a_whole_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,9 @@ import minari
 import numpy as np
 import pytest
 import torch
+from commands import refused
 from gymnasium.spaces import Box
-from logged_pendulums import SMALL, pendulum_log, refused, saved
+from logged_pendulums import SMALL, pendulum_log, saved
 from minari.data_collector import EpisodeBuffer
 
 from pyro_dynamics.datasets.minari_data import most_bytes, write_minari

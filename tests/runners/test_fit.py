@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from logged_pendulums import SMALL, pendulum_log, refused, saved
+from commands import refused
+from logged_pendulums import SMALL, pendulum_log, saved
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.io.run_folder import RunFolder

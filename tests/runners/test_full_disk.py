@@ -1,42 +1,39 @@
-"""Commands on disks that are too small: real file systems, mounted where nobody else sees them."""
+"""A disk that takes no more: one line, nothing half-written, and with room again the same files.
 
-import re
-import subprocess
+The kernel refuses to let a file grow, as a full disk would; nobody has to be root for that.
+"""
+
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from commands import files_of
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import write_bytes
 from pyro_dynamics.runners.main import main
 
-pytestmark = pytest.mark.slow
+SMALL = (
+    *("--rounds", "1", "--steps", "10", "--episodes", "1", "--offline.min-steps", "2", "--offline.epochs", "1"),
+    *("--controller.horizon", "2", "--controller.particles", "3", "--planner.candidates", "6", "--planner.elites", "2"),
+    *("--ensemble.hidden", "48", "--ensemble.weight-decay", "0", "0"),
+)
 
-ALONE = ("unshare", "-rm")
 
-
-def can_mount(tmp_path: Path) -> bool:
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
-        tried = [*ALONE, "mount", "-t", "tmpfs", "-o", "size=1m", "disk", str(tmp_path)]
-        return subprocess.run(tried, capture_output=True).returncode == 0
-    except OSError:
-        return False
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_full_disk_ends_in_one_line_and_room_goes_on_to_the_same_files(tmp_path: Path) -> None:
-    if not can_mount(tmp_path):
-        pytest.skip("this system lets nobody but root mount a file system: unshare -rm mount -t tmpfs fails")
-    program = [sys.executable, str(Path(__file__).with_name("full_disk.py")), "1", "1", "train", "export"]
-    done = subprocess.run([*ALONE, *program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    counts = [tuple(map(int, pair)) for pair in re.findall(r"(\d+) disks too small, (\d+) survived", done.stdout)]
-    assert len(counts) == 2
-    assert all(refused == survived for refused, survived in counts)
-    assert sum(refused for refused, _ in counts) >= 1
-
-
-def test_what_is_printed_to_a_full_disk_is_told(
+def test_what_is_printed_to_a_full_disk_gets_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not Path("/dev/full").exists():
@@ -48,16 +45,27 @@ def test_what_is_printed_to_a_full_disk_is_told(
 
 
 def test_a_file_that_may_not_grow_leaves_the_one_before(tmp_path: Path) -> None:
-    """The kernel refuses, as a full disk would; nobody has to be root for that."""
-    resource = pytest.importorskip("resource")
     file = tmp_path / "file"
     write_bytes(file, b"before")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
-    try:
-        with pytest.raises(UserError, match=r"cannot write .*file: File too large"):
-            write_bytes(file, bytes(10_000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with files_of_at_most(5000), pytest.raises(UserError, match=r"cannot write .*file: File too large"):
+        write_bytes(file, bytes(10_000))
     assert file.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_training_without_room_for_its_checkpoint_ends_in_one_line_and_resumes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert main(["train", *SMALL, "--out", str(whole)]) == 0
+    capsys.readouterr()
+    with files_of_at_most(20_000):
+        assert main(["train", *SMALL, "--out", str(run)]) == 2
+    printed = capsys.readouterr().err.strip().splitlines()[-1]
+    assert printed.startswith("pyro-dynamics: error: cannot write ")
+    assert printed.endswith(".pt: File too large")
+    assert not list(run.rglob("*.part"))
+    wanted = files_of(whole)
+    assert all(content == wanted.get(name, content) for name, content in files_of(run).items())
+    assert main(["train", "--resume", str(run)]) == 0
+    assert files_of(run) == wanted

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from commands import refused
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.environments import Schedule, find_family
@@ -35,14 +36,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    capsys.readouterr()
-    assert main(arguments) == 2
-    told = capsys.readouterr().err.strip()
-    assert len(told.splitlines()) == 1, told
-    return told
 
 
 def test_the_right_context_foretells_better_than_a_wrong_one(run: Path) -> None:

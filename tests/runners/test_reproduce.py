@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import files_of
 
 from pyro_dynamics.control import ICEMConfig
 from pyro_dynamics.io.lock import lock_folder
@@ -18,10 +19,6 @@ from pyro_dynamics.runners.main import main
 pytestmark = pytest.mark.slow
 
 QUICK = ["reproduce", "--preset", "quick", "--seeds", "1", "--baseline-seeds", "1"]
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 def lines(file: Path) -> list[dict[str, Any]]:

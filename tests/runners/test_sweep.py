@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from logged_pendulums import refused
+from commands import refused
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.run_folder import RunFolder

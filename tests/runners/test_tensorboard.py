@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logged_pendulums import refused
+from commands import refused
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from pyro_dynamics.errors import UserError

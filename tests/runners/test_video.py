@@ -12,7 +12,7 @@ from pathlib import Path
 import imageio.v2 as imageio
 import numpy as np
 import pytest
-from logged_pendulums import refused
+from commands import refused
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.errors import UserError

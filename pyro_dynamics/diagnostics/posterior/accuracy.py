@@ -32,7 +32,7 @@ class Closeness:
 
     Attributes:
         mean_error: root mean square of the mean's error, in standard deviations of the reference's marginals.
-        sd_ratio: the guide's marginal standard deviation over the reference's, mean over all; below 1 is too sure.
+        sd_ratio: the guide's marginal standard deviation over the reference's, mean over all; below 1 is overconfident.
         correlation: of the guide's first two dimensions, mean over environments.
         covariance_error: Frobenius norm of the covariance's error over that of the reference, mean over environments.
     """
@@ -186,7 +186,7 @@ def trust(
 
 
 def update_milliseconds(belief: Any, transitions: Sequence[tuple[Tensor, Tensor]], generator: torch.Generator) -> float:
-    """Median processor time of a streaming update, in milliseconds; the first, which warms up, does not count.
+    """Median CPU time of a streaming update, in milliseconds; the first, which warms up, does not count.
 
     Args:
         belief: over one environment.

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from pyro_dynamics.tasks.task import Task
+from pyro_dynamics.tasks.suite.locomotion import LocomotionTask, names_with_rates
 
 JOINTS = ("back thigh", "back shin", "back foot", "front thigh", "front shin", "front foot")
 
 
-class HalfCheetahTask(Task):
+class HalfCheetahTask(LocomotionTask):
     """Run forward: reward is the velocity reached less a tenth of the squared action.
 
     The observation (18) is [(x_t - x_{t-1}) / dt in m/s, height, pitch, six joint angles, nine velocities]. The
@@ -19,13 +19,10 @@ class HalfCheetahTask(Task):
     action_dim = 6
     feature_dim = 18
     target_dim = 18
-    state_names = (
-        *("mean speed (m/s)", "height (m)", "pitch (rad)"),
-        *(f"{joint} (rad)" for joint in JOINTS),
-        *("speed (m/s)", "vertical speed (m/s)", "pitch rate (rad/s)"),
-        *(f"{joint} rate (rad/s)" for joint in JOINTS),
+    state_names, target_names = names_with_rates(
+        ("height (m)", "pitch (rad)", *(f"{joint} (rad)" for joint in JOINTS)),
+        ("speed (m/s)", "vertical speed (m/s)", "pitch rate (rad/s)", *(f"{joint} rate (rad/s)" for joint in JOINTS)),
     )
-    target_names = (state_names[0], *(f"change of {name}" for name in state_names[1:]))
 
     def features(self, state: Tensor) -> Tensor:
         return torch.cat(_seen(state), dim=-1)
@@ -34,14 +31,6 @@ class HalfCheetahTask(Task):
         if type(self).features is not HalfCheetahTask.features:  # in a subclass
             return super().inputs(state, action)
         return torch.cat([*_seen(state), action], dim=-1)  # copied once: at a plan's many rows that shows
-
-    def targets(self, state: Tensor, next_state: Tensor) -> Tensor:
-        return torch.cat([next_state[..., :1], next_state[..., 1:] - state[..., 1:]], dim=-1)
-
-    def next_state(self, state: Tensor, target: Tensor) -> Tensor:
-        next_state = state + target
-        next_state[..., 0] = target[..., 0]
-        return next_state
 
     def reward(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
         return next_state[..., 0] - 0.1 * action.square().sum(-1)

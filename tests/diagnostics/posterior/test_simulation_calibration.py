@@ -24,7 +24,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import FullRankGuide
 from pyro_dynamics.inference import KalmanUpdate, KalmanUpdateConfig, OfflineConfig, RecursiveBelief
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
-from pyro_dynamics.plots.sbc_figure import draw_sbc
+from pyro_dynamics.plots.uniformity_figures import draw_sbc
 from pyro_dynamics.seeding import derive_generator
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
