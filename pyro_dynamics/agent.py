@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from pyro_dynamics.control import CEM, MPC, MPCConfig, Planner, TrajectorySampler
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, last_line
 from pyro_dynamics.inference import (
     Belief,
     OfflineConfig,
@@ -252,8 +252,9 @@ class Agent:
             self.task.load_state_dict(state.get("task", {}))  # older checkpoints have none
             self.belief.set_prior()
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as fault:
-            reason = str(fault).strip().splitlines()[-1].strip()
-            raise UserError(f"the checkpoint is from another architecture than the configuration: {reason}") from None
+            raise UserError(
+                f"the checkpoint is from another architecture than the configuration: {last_line(fault)}"
+            ) from None
 
 
 def mixture_pit(location: Tensor, scale: Tensor, targets: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from zipfile import ZipFile
 import torch
 
 from pyro_dynamics.data_files import repacked, require_file
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, first_line
 from pyro_dynamics.io.files import write_bytes
 
 LARGEST = 15 * 2**20
@@ -61,7 +61,7 @@ def load_state(path: Path) -> dict[str, Any]:
     except UserError:
         raise
     except Exception as fault:  # torch raises many kinds for a file that is not a checkpoint
-        raise UserError(f"{path} is not a checkpoint: {(str(fault) or repr(fault)).splitlines()[0]}") from None
+        raise UserError(f"{path} is not a checkpoint: {first_line(fault)}") from None
     return state
 
 

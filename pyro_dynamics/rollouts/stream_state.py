@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.prediction.intervals import AdaptiveIntervals
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, last_line
 from pyro_dynamics.seeding import derive_generator
 
 
@@ -60,8 +60,9 @@ class StreamState:
         try:
             self.load_state_dict(resume_point.stream_state)
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as fault:
-            reason = (str(fault).strip() or type(fault).__name__).splitlines()[-1].strip()
-            raise UserError(f"the state that was kept of the first steps is of other agents: {reason}") from None
+            raise UserError(
+                f"the state that was kept of the first steps is of other agents: {last_line(fault)}"
+            ) from None
 
 
 @dataclass(frozen=True)
