@@ -19,7 +19,9 @@ from pyro_dynamics.environments.context_text import columns
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference import BELIEFS, UPDATES
 from pyro_dynamics.io.files import make_folder, write_bytes, write_json
+from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.plots.tracking_figure import draw_tracks
+from pyro_dynamics.rollouts.acting import ContextChange
 from pyro_dynamics.rollouts.tracking import Track, summarise, track
 from pyro_dynamics.runners.common.configuration import OnlineConfig
 from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
@@ -90,8 +92,9 @@ def main(arguments: Sequence[str]) -> None:
                 group = group_for(load_run(flags.dir, online=online)[-1], family, [schedule.at(0)] * flags.seeds)
                 robots = family.make_vector([schedule] * flags.seeds, steps)
                 limit_steps(robots, flags.step_limit)
-                told_at = schedule.changes[-1][0] if belief == ORACLE_RESET else None
-                result = track(group, robots, probe, flags.seed, told_at, lambda: bar.update(1))
+                schedules = [schedule] * flags.seeds
+                reset = ContextChange(group, schedules, reset=True) if belief == ORACLE_RESET else None
+                result = track(group, robots, probe, flags.seed, reset, lambda: bar.update(1))
                 robots.close()
                 if (lasted := len(result.reward[0])) <= schedule.last_change:
                     raise UserError(
@@ -109,7 +112,7 @@ def main(arguments: Sequence[str]) -> None:
         name: summarise(value, change, goal, tracks.get(f"{ORACLE_RESET} {name.split()[1]}"), settle)
         for name, value in tracks.items()
     }
-    table = "\n".join(table_rows(summary))
+    table = table_of(summary)
     write_json(out / "summary.json", {"run": str(flags.dir), "schedule": flags.schedule, "methods": summary})
     truth = np.array([place(schedule.at(step)) for step in range(steps)])
     write_bytes(out / "table.md", (table + "\n").encode())
@@ -209,14 +212,18 @@ def online_config(belief: str, update: str) -> OnlineConfig:
     return online
 
 
-def table_rows(summary: dict[str, dict[str, Any]]) -> list[str]:
+def table_of(summary: dict[str, dict[str, Any]]) -> str:
     """The table as Markdown: medians over seeds of the steps, means of the rest."""
     told = {name.split()[1]: value for name, value in summary.items() if name.startswith(ORACLE_RESET)}
-    rows = [
-        "| belief | update | steps to 90 %: median (each) | return | after the change, less told "
-        "| adaptive coverage: before | after | network's own: before | after | ms an update |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+    head = [
+        "belief",
+        "update",
+        "steps to 90 %: median (each)",
+        "return",
+        "after the change: difference from oracle reset",
     ]
+    head += ["adaptive coverage: before", "after", "network's own: before", "after", "ms per update"]
+    rows = []
     for name, value in summary.items():
         belief, update = name.split()
         recovery = value.get("recovery")
@@ -229,9 +236,8 @@ def table_rows(summary: dict[str, dict[str, Any]]) -> list[str]:
         shares = ["" if value[key] is None else f"{value[key]:.0%}" for key in keys]
         steps = "" if recovery is None else f"{'never' if np.isinf(median) else f'{median:.0f}'} ({each})"
         total = f"{np.mean(value['return']):.1f} +- {np.std(value['return']):.1f}"
-        cells = [belief, update, steps, total, lost, *shares]
-        rows.append(f"| {' | '.join(cells)} | {value['update_ms']:.1f} |")
-    return rows
+        rows.append([belief, update, steps, total, lost, *shares, f"{value['update_ms']:.1f}"])
+    return markdown_table(head, rows)
 
 
 if __name__ == "__main__":
