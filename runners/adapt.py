@@ -27,7 +27,8 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import file_name, stamped
 from pyro_dynamics.plots.figures import draw_adaptation
 from pyro_dynamics.plots.video import Film, make_robots
-from pyro_dynamics.rollouts.adaptation import AdaptationStep, adapt, replay, telling
+from pyro_dynamics.rollouts.acting import ContextChange
+from pyro_dynamics.rollouts.adaptation import AdaptationStep, adapt, replay
 from pyro_dynamics.rollouts.adaptation_summary import as_row, coverage_line, health, line, reached, summarise
 from pyro_dynamics.rollouts.fault_log import Faults
 from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
@@ -243,7 +244,7 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
         group,
         robots,
         flags.seed,
-        before_step=telling(group, [schedule]),
+        before_step=ContextChange(group, [schedule]),
         belief_draws=BELIEF_DRAWS,
         on_fault=faults,
         stream_state=stream_state,

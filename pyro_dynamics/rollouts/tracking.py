@@ -1,6 +1,5 @@
 """How well a belief follows a change: steps to recover, return, coverage and time, of one way to update it."""
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -56,41 +55,27 @@ def track(
     robots: VectorEnv,
     probe: ContextProbe,
     seed: int,
-    told_at: int | None,
+    before_step: Callable[[int], object] | None,
     on_step: Callable[[], object],
 ) -> Track:
-    """Act with all robots in lockstep, and follow their beliefs.
+    """Act in all environments in lockstep, and follow the beliefs.
 
     Args:
-        group: one agent over as many environments as there are robots, with fresh beliefs.
+        group: one agent over as many environments as there are, with fresh beliefs.
         robots: environments with the same schedule.
         probe: reads latents.
         seed: names the random streams.
-        told_at: the step at which the agent is told that everything has changed, and returns to its first belief.
+        before_step: for the oracle-reset baseline, see :class:`~pyro_dynamics.rollouts.acting.ContextChange`.
         on_step: called after each step.
     """
-    agent = group.agents[0]
-    update, seconds = agent.belief.update, 0.0
-
-    def timed(*transitions: Any) -> None:
-        nonlocal seconds
-        start = time.process_time()
-        update(*transitions)
-        seconds += time.process_time() - start
-
-    agent.belief.update = timed  # type: ignore[assignment, method-assign]
-
-    def tell(step: int) -> None:
-        if step == told_at:
-            agent.belief.reset()
-
-    decoded, spread, reward, inside, adaptive = [], [], [], [], []
-    for step in adapt(group, robots, seed, before_step=tell):
+    decoded, spread, reward, inside, adaptive, seconds = [], [], [], [], [], 0.0
+    for step in adapt(group, robots, seed, before_step=before_step):
         decoded.append(probe.predict(step.mean.numpy()))
         spread.append(probe.spread(step.scale.numpy()))
         reward.append((step.reward * step.alive).numpy())
         inside.append(coverage(step.pit).numpy())
         adaptive.append(step.inside.float().mean(-1).numpy())
+        seconds += step.update.cpu
         on_step()
     series = {"decoded": decoded, "spread": spread, "reward": reward, "inside": inside, "inside_adaptive": adaptive}
     columns = {name: np.stack(rows, 1).tolist() for name, rows in series.items()}

@@ -17,7 +17,7 @@ last 10 steps, as CaDM does."""
 
 BELIEF_ABLATIONS = {
     "latent": BeliefAblation(),
-    "oracle-reset": BeliefAblation(told=True),
+    "oracle-reset": BeliefAblation(reset_on_change=True),
     "prior-only": BeliefAblation(updates=False),
     "shuffled": BeliefAblation(shuffled=True),
 }

@@ -11,6 +11,7 @@ import torch
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.rollouts import stream_checkpoint
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
+from pyro_dynamics.rollouts.rollout import Seconds
 from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
 from pyro_dynamics.runners.main import main
 
@@ -42,7 +43,8 @@ def step(index: int) -> AdaptationStep:
         vector,
         draws,
         draws[..., 0],
-        0.01,
+        Seconds(0.005),
+        Seconds(0.005),
     )
 
 

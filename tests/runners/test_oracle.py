@@ -10,7 +10,8 @@ import torch
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.environments import Schedule, find_family
-from pyro_dynamics.rollouts.adaptation import adapt, telling
+from pyro_dynamics.rollouts.acting import ContextChange
+from pyro_dynamics.rollouts.adaptation import adapt
 from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.main import main
 
@@ -52,7 +53,7 @@ def test_the_right_context_foretells_better_than_a_wrong_one(run: Path) -> None:
     assert all(row["latent_mean"] == row["latent_sd"] == [] for row in last)
 
 
-def test_telling_moves_the_prediction_the_way_gravity_does(run: Path) -> None:
+def test_the_true_context_moves_the_prediction_the_way_gravity_does(run: Path) -> None:
     """A pendulum at the side, left alone, falls faster the stronger gravity is: also between trained contexts."""
     group = load_run(run)[-1]
     agent = group_for(group, FAMILY, [3.0]).agents[0]
@@ -71,7 +72,7 @@ def test_telling_moves_the_prediction_the_way_gravity_does(run: Path) -> None:
     assert told == pytest.approx(expected, abs=0.12)
 
 
-def test_telling_changes_nothing_for_other_agents(tmp_path: Path) -> None:
+def test_the_true_context_changes_nothing_for_other_agents(tmp_path: Path) -> None:
     assert main(["train", *TINY, "--agent", "latent", "--rounds", "1", "--out", str(tmp_path / "latent")]) == 0
     group = load_run(tmp_path / "latent")[-1]
     before = [part.clone() for part in group.beliefs()]
@@ -94,7 +95,7 @@ def test_it_is_told_of_every_step_of_a_schedule(run: Path) -> None:
         schedule = Schedule(((0, 2.0), (10, 10.0)))
         group: AgentGroup = group_for(load_run(run)[-1], FAMILY, [2.0])
         robots = FAMILY.make_vector([schedule], 25)
-        follow = telling(group, [schedule]) if told else None
+        follow = ContextChange(group, [schedule]) if told else None
         steps = list(adapt(group, robots, 0, before_step=follow))
         return float(torch.stack([step.log_likelihood for step in steps[10:]]).mean())
 
