@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 import tyro
 from tqdm import tqdm
 
@@ -24,24 +25,25 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import make_folder, write_bytes, write_json, write_json_lines, write_whole
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.io.untrusted_folders import file_name, stamped
 from pyro_dynamics.plots.figures import draw_adaptation
 from pyro_dynamics.plots.video import Film, make_robots
 from pyro_dynamics.rollouts.acting import ContextChange
-from pyro_dynamics.rollouts.adaptation import AdaptationStep, adapt, replay
-from pyro_dynamics.rollouts.adaptation_summary import as_row, coverage_line, health, line, reached, summarise
+from pyro_dynamics.rollouts.adaptation import BELIEF_DRAWS, AdaptationStep, adapt, replay
+from pyro_dynamics.rollouts.adaptation_summary import as_row, coverage_line, line, summarise
 from pyro_dynamics.rollouts.fault_log import Faults
 from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
 from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
+from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
 from pyro_dynamics.runners.common.logged_stream import read_stream
 from pyro_dynamics.runners.main import run_as_module
+from pyro_dynamics.transitions import Transitions
 
 UNFINISHED = "unfinished"
 """The folder of the steps of an adaptation that has not come to its end, inside that of its results."""
-BELIEF_DRAWS = 400
-"""Draws of the belief that are stored after each step: the tail of k-hat is then fitted to about 60 of them."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ class AdaptFlags:
     """Act in one environment with a trained model, updating the belief after every step (Eq. 5).
 
     With --replay it follows logged steps instead, without acting. The belief begins at the prior N(0, I). Prints a line
-    a step, and stores the steps as JSON lines, the transitions, draws of the belief, a summary and a picture in
-    DIR/adapt/NAME. At the end it tells how many of the targets lay in their 90 % intervals before they were seen, and
-    whether the belief can be trusted: healthy, collapsed, stale, over-confident or out of the trained range.
+    a step, and stores the steps as JSON lines, the transitions, draws of the belief, a summary and a figure in
+    DIR/adapt/NAME. At the end it reports how many of the targets lay in their 90 % intervals before they were seen, and
+    the verdict that `diagnose` also gives: believe, stale, overconfident, out of the trained range, collapsed, ...
 
     The steps are brought to the disk every second. If it is stopped, the same command goes on after the last of them;
     one with --video begins anew.
@@ -196,10 +198,11 @@ def tell_results(
     """
     out, faults, rows = episode.out, episode.faults, checkpoint.rows()
     summary = summarise(rows, trained, family) | faults.of([0])
-    summary["health"] = health(rows, trained, expected)
+    adaptation = made_by(checkpoint, rows, settings)
     write_json_lines(out / "steps.jsonl", rows)
-    write_stream(out, checkpoint)
-    write_json(out / "summary.json", stamped(settings | summary))
+    write_stream(out, adaptation)
+    verdict = judge_adaptation(adaptation, trained, family, expected).verdict
+    write_json(out / "summary.json", stamped(settings | summary | {"verdict": asdict(verdict)}))
     write_bytes(out / "belief.png", picture(rows, trained, family))
     seconds = checkpoint.arrays("seconds")["seconds"]
     checkpoint.remove()
@@ -210,8 +213,7 @@ def tell_results(
     print(f"{'update' if flags.replay else 'plan and update'}: {1000 * np.median(seconds):.0f} ms a step (median)")
     for entry in summary["belief"]:
         print(f"after step {entry['step']} ({family.axis}: {label(entry['context'])}): {entry['words']}")
-    for index, finding in enumerate(summary["health"]):
-        print(f"{'also' if index else 'belief'}: {finding['state']}: {finding['why']}")
+    print(verdict.text)
     film = "" if episode.film is None else f"\nvideo: {episode.film.path}"
     print(f"results: {out}\npicture: {out / 'belief.png'}{film}")
     if faults.now:
@@ -294,19 +296,28 @@ def name_of(flags: AdaptFlags, what: str, steps: int) -> str:
     return file_name(what) + f"-steps{steps}-seed{flags.seed}{checkpoint}"
 
 
-def write_stream(out: Path, checkpoint: StreamCheckpoint) -> None:
+def made_by(checkpoint: StreamCheckpoint, rows: list[dict[str, Any]], settings: dict[str, Any]) -> Adaptation:
+    """All steps as ``diagnose`` reads them from the results."""
+    arrays = checkpoint.arrays("state", "action", "next_state", "reward", "latent", "log_q")
+    latent, log_q = (arrays.pop(name) for name in ("latent", "log_q"))
+    observed = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    environment = torch.zeros(len(rows), dtype=torch.long)
+    transitions = Transitions(**observed, environment=environment, step=torch.arange(len(rows)))
+    if not latent.shape[-1]:
+        return Adaptation(rows, transitions, None, None, settings)
+    return Adaptation(rows, transitions, latent, log_q.astype(np.float32), settings)
+
+
+def write_stream(out: Path, made: Adaptation) -> None:
     """Write ``transitions.npz`` and, of an agent with a latent, ``beliefs.npz``: draws of the belief after each step
     ``[T, S, d]``, and its log density at them in nats ``[T, S]``.
     """
-    happened = checkpoint.arrays("state", "action", "next_state", "reward")
-    steps = len(happened["reward"])
-    happened |= {"environment": np.zeros(steps, dtype=np.int64), "step": np.arange(steps)}
-    write_whole(out / "transitions.npz", lambda file: np.savez(file, allow_pickle=False, **happened))
-    believed = checkpoint.arrays("latent", "log_q")
-    if believed["latent"].shape[-1]:
-        write_whole(out / "beliefs.npz", lambda file: np.savez(file, allow_pickle=False, **believed))
-    else:
+    write_whole(out / "transitions.npz", lambda file: np.savez(file, allow_pickle=False, **made.transitions.arrays()))
+    if made.latent is None or made.log_q is None:
         (out / "beliefs.npz").unlink(missing_ok=True)  # of another agent, whose results were here before
+        return
+    believed = {"latent": made.latent, "log_q": made.log_q}
+    write_whole(out / "beliefs.npz", lambda file: np.savez(file, allow_pickle=False, **believed))
 
 
 def picture(rows: Sequence[dict[str, Any]], trained: AgentGroup, family: Family) -> bytes:

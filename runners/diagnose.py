@@ -17,17 +17,18 @@ from pyro_dynamics.diagnostics.posterior.nuts_check import NutsCheck, compare_wi
 from pyro_dynamics.diagnostics.posterior.simulation_calibration import SBC, simulation_calibration
 from pyro_dynamics.diagnostics.prediction.forecast import traversal
 from pyro_dynamics.diagnostics.prediction.held_out import predict_held_out
-from pyro_dynamics.diagnostics.stream.stream_diagnosis import diagnose_stream
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import Guide
 from pyro_dynamics.io.files import make_folder, plain, write_json, write_tree
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import load_adaptation
+from pyro_dynamics.io.tables import text_table
 from pyro_dynamics.reports.diagnosis_report import Findings, Posterior, run_report
 from pyro_dynamics.reports.report import Report
 from pyro_dynamics.reports.report_folder import write_report
 from pyro_dynamics.reports.stream_report import stream_report
+from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import RunConfig
 from pyro_dynamics.runners.common.factory import build_guide, load_run, set_threads
 from pyro_dynamics.runners.main import run_as_module
@@ -154,7 +155,8 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     found = Findings(title, family, agent.task, labels, held_out, posterior)
     settings = {name: getattr(flags, name) for name in ("horizon", "particles", "refits", "seed")}
     settings["draws"] = None if posterior is None else posterior.quality[0].importance.draws
-    numbers = {"verdicts": found.verdicts, "predictions": held_out.quality}
+    verdicts = [{"environment": name, **asdict(one)} for name, one in found.verdicts.items()]
+    numbers = {"verdicts": verdicts, "predictions": held_out.quality}
     if posterior is not None:
         numbers |= {name: getattr(posterior, name) for name in ("quality", "latents", "sbc", "nuts")}
     write_json(out / "diagnostics.json", plain({"run": str(flags.dir), "round": m, "settings": settings, **numbers}))
@@ -259,29 +261,17 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     """Judge the belief along an adaptation."""
     adaptation = load_adaptation(flags.dir)
     run = run_of(flags.dir, adaptation.summary)
-    _, _, family, group = load_run(run, adaptation.summary["checkpoint"])
+    folder, _, family, group = load_run(run, adaptation.summary["checkpoint"])
     if adaptation.summary.get("network", group.fingerprint()) != group.fingerprint():  # older ones do not tell it
         raise UserError(f"{flags.dir} was made with another network than the one that {run} holds now: adapt again")
     for context in {context for context in adaptation.contexts if context is not None}:  # logged streams may not know
         family.parse_context(context)  # one that the family does not know is refused in words
     out = make_folder(flags.out or flags.dir / "diagnose")
-    means = group.beliefs()[0].numpy()
-    diagnosis = diagnose_stream(
-        group.agents[0],
-        adaptation.transitions,
-        adaptation.latent,
-        adaptation.log_q,
-        adaptation.contexts,
-        adaptation.temperature,
-        coverage=adaptation.coverage,
-        trained_means=means,
-        trained_contexts=family.train,
-        parameters=family.parameters,
-    )
-    report = stream_report(adaptation, diagnosis, family, means)
+    expected = reached(folder, adaptation.summary["checkpoint"])
+    diagnosis = judge_adaptation(adaptation, group, family, expected)
+    report = stream_report(adaptation, diagnosis, family, group.beliefs()[0].numpy())
     write_json(out / "diagnostics.json", plain({"adaptation": str(flags.dir), **asdict(diagnosis)}))
-    print(f"{diagnosis.verdict}:")
-    print("\n".join(f"  {one.words}" for one in diagnosis.trouble) or f"  {diagnosis.why}")
+    print(diagnosis.verdict.text)
     tell_report(report, out)
 
 
@@ -303,11 +293,8 @@ def run_of(folder: Path, summary: dict[str, Any]) -> Path:
 
 def print_verdicts(found: Findings) -> None:
     """One line for each environment."""
-    width = max(len(one.words) for one in found.verdicts) + 2
-    first = max(21, len(found.family.axis) + 2)
-    print(f"\n{found.family.axis:<{first}}{'verdict':<{width}}why")
-    for one in found.verdicts:
-        print(f"{one.environment:<{first}}{one.words:<{width}}{one.why}")
+    rows = [[name, one.word, one.why] for name, one in found.verdicts.items()]
+    print("\n" + text_table([found.family.axis, "verdict", "why"], rows, words=2))
 
 
 def tell_report(report: Report, out: Path) -> None:

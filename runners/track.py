@@ -1,6 +1,7 @@
 """pyro-dynamics track: compare how fast, and at what price, beliefs follow a change in mid-episode."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,18 +11,22 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from pyro_dynamics.data_files import is_number, is_numbers, read_json
+from pyro_dynamics.data_files import is_number, is_numbers
 from pyro_dynamics.datasets.logged_family import require_simulator
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
+from pyro_dynamics.diagnostics.verdict import Verdict, Word
 from pyro_dynamics.environments import Context, Family, Schedule, numbers
 from pyro_dynamics.environments.checked_env import limit_steps, require_step_limit
 from pyro_dynamics.environments.context_text import columns
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference import BELIEFS, UPDATES
 from pyro_dynamics.io.files import make_folder, write_bytes, write_json
+from pyro_dynamics.io.reuse import not_made, stored_result, write_result
+from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.plots.tracking_figure import draw_tracks
 from pyro_dynamics.rollouts.acting import ContextChange
+from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.rollouts.tracking import Track, summarise, track
 from pyro_dynamics.runners.common.configuration import OnlineConfig
 from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
@@ -29,16 +34,17 @@ from pyro_dynamics.runners.common.limits import require_reasonable
 from pyro_dynamics.runners.main import run_as_module
 
 ORACLE_RESET = "oracle-reset"
-"""The yardstick: the exact belief of an agent that is told of the switch, and returns to the prior there."""
+"""The reference: the exact belief, which returns to the prior when the truth changes."""
 
 
 @dataclass(frozen=True)
 class TrackFlags:
     """Measure how beliefs follow a hidden parameter that changes in mid-episode.
 
-    Every belief and update acts through the same schedule with the same seeds, beside an agent that is told of the
-    change and returns to the prior there (told). Prints a table; stores it, every step and a picture in
-    DIR/track/SCHEDULE. What was measured before is not measured again, so a killed command goes on where it was.
+    Every belief and update acts through the same schedule with the same seeds, beside the oracle-reset baseline, whose
+    belief returns to the prior when the truth changes. Prints a table with the verdict that `adapt` and `diagnose` give
+    of the same stream; stores it, every step and a figure in DIR/track/SCHEDULE. What was measured before is not
+    measured again, so a killed command resumes where it was.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -78,6 +84,11 @@ def main(arguments: Sequence[str]) -> None:
     probe = ContextProbe(trained.beliefs()[0].numpy(), [place(context) for context in family.train])
     temperature = config.online.temperature if flags.temperature is None else flags.temperature
 
+    expected = reached(folder, None)
+
+    def judge(made: Adaptation) -> Verdict:
+        return judge_adaptation(made, trained, family, expected).verdict
+
     tracks: dict[str, Track] = {}
     methods = [(belief, update) for update in flags.updates for belief in flags.beliefs]
     with tqdm(total=len(methods) * steps, unit="step", disable=None) as bar:
@@ -94,13 +105,13 @@ def main(arguments: Sequence[str]) -> None:
                 limit_steps(robots, flags.step_limit)
                 schedules = [schedule] * flags.seeds
                 reset = ContextChange(group, schedules, reset=True) if belief == ORACLE_RESET else None
-                result = track(group, robots, probe, flags.seed, reset, lambda: bar.update(1))
+                result = track(group, robots, probe, flags.seed, judge, reset, lambda: bar.update(1))
                 robots.close()
                 if (lasted := len(result.reward[0])) <= schedule.last_change:
                     raise UserError(
-                        f"every robot's episode ended within {lasted} steps, before the change: let it come earlier"
+                        f"every episode ended within {lasted} steps, before the change: let it come earlier"
                     )
-                write_json(file, {"settings": settings, "track": result.as_json()})
+                write_result(file, settings, "track", result)
             else:
                 bar.update(steps)
             tracks[f"{belief} {update}"] = result
@@ -139,24 +150,30 @@ def line_of(family: Family, schedule: Schedule) -> tuple[Callable[[Context], flo
 
 
 def stored_track(file: Path, settings: dict[str, Any]) -> Track | None:
-    """What was measured before with the same settings, if it was."""
-    if not file.exists():
-        return None
+    """What was measured before with the same settings, if it was.
+
+    Raises:
+        UserError: if the file holds something else.
+    """
+    stored = stored_result(file, settings, "track")
     try:
-        stored = read_json(file)
-        return read_track(stored["track"]) if stored["settings"] == settings else None
-    except (OSError, ValueError, TypeError, KeyError) as fault:
-        raise UserError(f"{file} does not hold a track ({fault}): delete it, and it is measured again") from None
+        return None if stored is None else read_track(stored)
+    except (ValueError, TypeError, KeyError) as fault:
+        raise not_made(file, "a track", fault) from None
 
 
-def read_track(values: dict[str, Any]) -> Track:
-    """What a file says was measured; raises ValueError or TypeError if it is something else."""
+def read_track(values: dict[str, Any]) -> Track | None:
+    """What a file says was measured, None if an older version did; raises ValueError or TypeError if it is none."""
+    if isinstance(values, dict) and "verdicts" not in values:
+        return None
     track = Track(**values)
     series = (track.decoded, track.spread, track.reward, track.inside, track.inside_adaptive)
-    if not all(isinstance(robots, list) and all(map(is_numbers, robots)) for robots in series):
+    if not all(isinstance(rows, list) and all(map(is_numbers, rows)) for rows in series):
         raise ValueError("its series are no lists of numbers")
-    if len({(len(robots), len(row)) for robots in series for row in robots}) != 1 or not is_number(track.update_ms):
+    if len({(len(rows), len(row)) for rows in series for row in rows}) != 1 or not is_number(track.update_ms):
         raise ValueError("its series have different lengths")
+    if len(track.verdicts) != len(track.reward) or not all(one["word"] in set(Word) for one in track.verdicts):
+        raise ValueError("its verdicts are none")
     return track
 
 
@@ -214,15 +231,10 @@ def online_config(belief: str, update: str) -> OnlineConfig:
 
 def table_of(summary: dict[str, dict[str, Any]]) -> str:
     """The table as Markdown: medians over seeds of the steps, means of the rest."""
-    told = {name.split()[1]: value for name, value in summary.items() if name.startswith(ORACLE_RESET)}
-    head = [
-        "belief",
-        "update",
-        "steps to 90 %: median (each)",
-        "return",
-        "after the change: difference from oracle reset",
-    ]
-    head += ["adaptive coverage: before", "after", "network's own: before", "after", "ms per update"]
+    reset = {name.split()[1]: value for name, value in summary.items() if name.startswith(ORACLE_RESET)}
+    head = ["belief", "update", "steps to 90 %: median (each)", "return"]
+    head += ["after the change: difference from oracle reset", "adaptive coverage: before", "after"]
+    head += ["network's own: before", "after", "verdict", "ms per update"]
     rows = []
     for name, value in summary.items():
         belief, update = name.split()
@@ -230,14 +242,21 @@ def table_of(summary: dict[str, dict[str, Any]]) -> str:
         each = "" if recovery is None else " ".join("-" if steps is None else str(steps) for steps in recovery)
         median = np.median([np.inf if steps is None else steps for steps in recovery or [np.inf]])
         lost = ""
-        if "return_after" in value and update in told:
-            lost = f"{np.mean(value['return_after']) - np.mean(told[update]['return_after']):+.1f}"
+        if "return_after" in value and update in reset:
+            lost = f"{np.mean(value['return_after']) - np.mean(reset[update]['return_after']):+.1f}"
         keys = ("inside_adaptive_before", "inside_adaptive_after", "inside_before", "inside_after")
         shares = ["" if value[key] is None else f"{value[key]:.0%}" for key in keys]
         steps = "" if recovery is None else f"{'never' if np.isinf(median) else f'{median:.0f}'} ({each})"
         total = f"{np.mean(value['return']):.1f} +- {np.std(value['return']):.1f}"
-        rows.append([belief, update, steps, total, lost, *shares, f"{value['update_ms']:.1f}"])
+        last = [words_of(value["verdicts"]), f"{value['update_ms']:.1f}"]
+        rows.append([belief, update, steps, total, lost, *shares, *last])
     return markdown_table(head, rows)
+
+
+def words_of(verdicts: Sequence[str]) -> str:
+    """The words about the streams, with how often each was given where there are several."""
+    counts = Counter(verdicts).most_common()
+    return ", ".join(word if len(counts) == 1 else f"{word} ({count})" for word, count in counts)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import write_bytes
 from pyro_dynamics.io.lock import lock_folder
+from pyro_dynamics.io.reuse import require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.plots.figures import draw_training
 from pyro_dynamics.rollouts.progress import Progress
@@ -167,9 +168,7 @@ def part_there(config: RunConfig, path: Path) -> RunFolder | None:
         return None
     folder = RunFolder.open(path)
     there = from_json(folder.config)
-    if replace(there, rounds=config.rounds) != config:
-        names = [name for name, value in to_json(config).items() if name != "rounds" and to_json(there)[name] != value]
-        raise UserError(f"{path} holds a run with other settings ({', '.join(names)}): choose another --out")
+    require_same_settings("a run", path, to_json(there), to_json(config), ignored=["rounds"])
     return folder
 
 

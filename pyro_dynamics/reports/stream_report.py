@@ -14,12 +14,12 @@ def stream_report(
     adaptation: Adaptation, diagnosis: StreamDiagnosis, family: Family, trained_means: np.ndarray
 ) -> Report:
     """The report of an adaptation, with the trained latent means ``[K, d]`` of its run."""
-    words = [f"{diagnosis.verdict}: {diagnosis.why}"]
-    told = "the last 20 steps" if diagnosis.windowed else "all steps since the true parameter last changed"
+    words = [f"{diagnosis.verdict.title}: {diagnosis.verdict.why}"]
+    known = "the last 20 steps" if diagnosis.windowed else "all steps since the true parameter last changed"
     if diagnosis.steps:
         words.append(
-            f"K-hat compares draws of the belief with the posterior that {told} give an agent which is told of the "
-            f"change. Below {diagnosis.threshold:.2f} the belief covers it."
+            f"K-hat compares draws of the belief with the posterior that {known} give the oracle-reset baseline, "
+            f"which returns to the prior when the truth changes. Below {diagnosis.threshold:.2f} the belief covers it."
         )
     troubles = [[f"{one.first} to {one.last}", one.kind, one.words] for one in diagnosis.trouble]
     picture = draw_stream(diagnosis, adaptation.contexts, adaptation.latent, family.axes, trained_means, family.train)
@@ -38,6 +38,6 @@ def stream_report(
                 diagnosis.steps, diagnosis.since, diagnosis.k_hat, diagnosis.shift, strict=True
             )
         ]
-        head = ["step", "told since", "k-hat", "pull on the mean (sd)"]
+        head = ["step", "learns since", "k-hat", "shift of the mean (sd)"]
         sections.append(Section("Checkpoints", (), [Table(head, rows)]))
     return Report(f"{family.name}: a belief along {diagnosis.length} steps", sections)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyro_dynamics.data_files import is_context, is_count, is_number, is_numbers, read_json
+from pyro_dynamics.data_files import is_context, is_count, is_number, is_numbers
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import make_folder, plain, write_json, write_json_lines
+from pyro_dynamics.io.reuse import not_made, read_made, require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import require_inside, stamped, unstamped
 
@@ -64,15 +65,8 @@ class Results:
         file = make_folder(path) / "reproduction.json"
         require_inside(path)
         if file.is_file():
-            there = _read(file)
-            if not isinstance(there, dict):
-                raise UserError(f"{file} does not hold the settings of a reproduction: choose another --out")
-            there = unstamped(there, file)
-            different = [name for name in settings | there if there.get(name) != settings.get(name)]
-            if different:
-                raise UserError(
-                    f"{path} holds a reproduction with other settings ({', '.join(different)}): choose another --out"
-                )
+            there = unstamped(read_made(file, "the settings of a reproduction"), file)
+            require_same_settings("a reproduction", path, there, settings)
         elif any(path.iterdir()) and not (path / "runs").is_dir():
             raise UserError(f"{path} holds something else already: choose another --out")
         write_json(file, stamped(settings))
@@ -128,19 +122,12 @@ class Results:
         return self.path / "measurements" / measurement.name
 
 
-def _read(file: Path) -> Any:
-    try:
-        return read_json(file)
-    except (OSError, ValueError) as fault:
-        raise UserError(f"{file} cannot be read ({fault}): delete it, and it is made again") from None
-
-
 def _measured(file: Path) -> dict[str, list[Row]]:
     """Rows of scores and of latents that :meth:`Results.save` wrote."""
-    there = _read(file)
-    known = isinstance(there, dict) and all(isinstance(there.get(name), list) for name in ("scores", "latents"))
+    there = read_made(file, "a measurement")
+    known = all(isinstance(there.get(name), list) for name in ("scores", "latents"))
     if not known or not all(map(_is_score, there["scores"])) or not all(map(_is_latent, there["latents"])):
-        raise UserError(f"{file} does not hold a measurement: delete it, and it is made again")
+        raise not_made(file, "a measurement")
     return there
 
 
@@ -159,10 +146,9 @@ def _is_latent(row: Any) -> bool:
 
 def _influence(file: Path) -> dict[str, Any]:
     """What :meth:`Results.save_influence` wrote."""
-    there = _read(file)
-    horizons = there.get("horizons") if isinstance(there, dict) else None
-    if not isinstance(horizons, list) or not horizons or not all(isinstance(one, dict) for one in horizons):
-        raise UserError(f"{file} does not hold an influence: delete it, and it is made again")
-    if not is_number(horizons[0].get("influence")):
-        raise UserError(f"{file} does not hold an influence: delete it, and it is made again")
+    there = read_made(file, "an influence")
+    horizons = there.get("horizons")
+    known = isinstance(horizons, list) and all(isinstance(one, dict) for one in horizons)
+    if not horizons or not known or not is_number(horizons[0].get("influence")):
+        raise not_made(file, "an influence")
     return there

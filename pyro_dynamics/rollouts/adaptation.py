@@ -15,6 +15,9 @@ from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 from pyro_dynamics.seeding import derive_seed
 from pyro_dynamics.transitions import Transitions
 
+BELIEF_DRAWS = 400
+"""Draws of the belief after each step from which a verdict is made: the tail of k-hat is then fitted to about 60."""
+
 
 @dataclass(frozen=True)
 class AdaptationStep:

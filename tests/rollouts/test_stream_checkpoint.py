@@ -1,4 +1,4 @@
-"""The journal of an adaptation: what was stopped goes on, and what is damaged or of something else is refused."""
+"""The checkpoint of an adaptation: what was stopped resumes, and what is damaged or of something else is refused."""
 
 import json
 from pathlib import Path
@@ -99,7 +99,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
     def damaged(change: Any) -> None:
         kept(tmp_path, 3)
         change()
-        with pytest.raises(UserError, match=r"cannot be gone on with \(.+\): remove it to begin anew"):
+        with pytest.raises(UserError, match=r"cannot be resumed \(.+\): remove it to begin anew"):
             StreamCheckpoint(tmp_path, SETTINGS)
         StreamCheckpoint(tmp_path / "none", SETTINGS)
         for file in tmp_path.iterdir():
@@ -109,11 +109,9 @@ def test_damage_is_told(tmp_path: Path) -> None:
     damaged(lines.unlink)
     damaged(lambda: lines.write_text("{}\n"))
     damaged(lambda: lines.write_text(json.dumps(row(0)) + "\n"))
-    damaged(lambda: lines.write_text((json.dumps({**row(0), "pit": None}) + "\n") * 3))
     damaged(lambda: np.savez(tmp_path / "steps-00000000.npz", state=np.zeros((1, 1))))
     damaged(lambda: (tmp_path / "steps-00000000.npz").write_bytes(b""))
     damaged(lambda: torch.save({"steps": -1}, tmp_path / "state.pt"))
-    damaged(lambda: torch.save({"steps": -1, "settings": "{}", "stream_state": {}}, tmp_path / "state.pt"))
 
 
 def test_a_robot_that_does_not_repeat_itself_is_told(

@@ -52,7 +52,7 @@ def test_a_run_gets_report_numbers_and_posterior(run: Path, capsys: pytest.Captu
     assert [one["environment"] for one in told["verdicts"]] == ["2", "4", "6", "8", "10"]
     for verdict in told["verdicts"]:
         assert any(
-            line.split()[0] == verdict["environment"] and verdict["why"] in line
+            line.split()[0] == verdict["environment"] and "; ".join(verdict["reasons"]) in line
             for line in printed.splitlines()
             if line.strip()
         )
@@ -116,7 +116,7 @@ def test_every_kind_of_run_gets_a_sensible_report(more: list[str], tmp_path: Pat
     told = json.loads((out / "diagnostics.json").read_text())
     has_posterior = "--agent" not in more and "point" not in more
     assert ("quality" in told) == has_posterior == (out / "posterior.nc").exists()
-    assert all((one["words"] == "no posterior") != has_posterior for one in told["verdicts"])
+    assert all((one["word"] == "no posterior") != has_posterior for one in told["verdicts"])
     assert (out / "report.html").stat().st_size > 10_000
     assert (out / "figures" / "pairs.png").exists() == (has_posterior and "1" not in more[1:2])
 

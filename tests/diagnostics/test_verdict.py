@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch.distributions import Distribution, Independent, MultivariateNormal, Normal
 
-from pyro_dynamics.diagnostics.diagnosis import PosteriorQuality, judge
+from pyro_dynamics.diagnostics.diagnosis import PosteriorQuality
 from pyro_dynamics.diagnostics.posterior.importance import importance
 from pyro_dynamics.diagnostics.prediction.held_out import PredictionQuality, unit_scale
+from pyro_dynamics.diagnostics.verdict import judge_posterior
 
 WELL = PredictionQuality(
     transitions=200,
@@ -40,10 +41,13 @@ def gaussian(correlation: float = 0.0, mean: float = 0.0, sd: float = 1.0) -> Mu
 @pytest.mark.parametrize("correlation", [0.9, 0.95, -0.98])
 def test_mean_field_on_a_correlated_posterior_is_flagged_and_full_rank_is_not(correlation: float, seed: int) -> None:
     optimum = Independent(Normal(torch.zeros(2).double(), math.sqrt(1 - correlation**2)), 1)
-    assert judge("0", quality(gaussian(correlation), optimum, seed), WELL).words in ("do not believe", "too sure")
+    assert judge_posterior(quality(gaussian(correlation), optimum, seed), WELL).word in (
+        "do not believe",
+        "overconfident",
+    )
     fitted = gaussian(correlation, mean=0.03, sd=1.02)
-    assert judge("0", quality(gaussian(correlation), fitted, seed), WELL).words == "believe"
-    assert judge("0", quality(gaussian(correlation), gaussian(correlation), seed), WELL).words == "believe"
+    assert judge_posterior(quality(gaussian(correlation), fitted, seed), WELL).word == "believe"
+    assert judge_posterior(quality(gaussian(correlation), gaussian(correlation), seed), WELL).word == "believe"
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -52,33 +56,33 @@ def test_a_guide_that_is_only_wide_is_believed_with_enough_draws(seed: int) -> N
         few = quality(gaussian(), gaussian(sd=wide), seed, draws)
         assert few.importance.reliable or few.importance.only_wide
         if not few.importance.reliable:
-            assert "give more by --draws" in judge("0", few, WELL).why
+            assert "give more by --draws" in judge_posterior(few, WELL).why
         more = quality(gaussian(), gaussian(sd=wide), seed, 4 * draws)
-        assert judge("0", more, WELL).words == "believe, but wide"
+        assert judge_posterior(more, WELL).word == "believe, but over-dispersed"
     for faulty in (gaussian(mean=4.0), gaussian(sd=0.3)):
         assert not quality(gaussian(), faulty, seed).importance.only_wide
 
 
 def test_each_fault_has_its_words() -> None:
     right = quality(gaussian(), gaussian())
-    off = judge("0", quality(gaussian(), gaussian(mean=4.0)), WELL)
-    assert off.words == "do not believe"
+    off = judge_posterior(quality(gaussian(), gaussian(mean=4.0)), WELL)
+    assert off.word == "do not believe"
     assert "off its posterior" in off.why
-    narrow = judge("0", quality(gaussian(), gaussian(sd=0.3)), WELL)
-    assert narrow.words == "do not believe"
+    narrow = judge_posterior(quality(gaussian(), gaussian(sd=0.3)), WELL)
+    assert narrow.word == "do not believe"
     assert "too narrow" in narrow.why
-    wide = judge("0", quality(gaussian(), gaussian(sd=3.0)), WELL)
-    assert wide.words == "believe, but wide"
-    assert judge("0", right, replace(WELL, gap=-0.1)).words == "latent not used"
-    assert judge("0", right, replace(WELL, gap=None)).words == "believe"
-    assert judge("0", right, replace(WELL, coverage=0.6)).words == "believe the latent only"
-    assert judge("0", None, WELL).words == "no posterior"
+    wide = judge_posterior(quality(gaussian(), gaussian(sd=3.0)), WELL)
+    assert wide.word == "believe, but over-dispersed"
+    assert judge_posterior(right, replace(WELL, gap=-0.1)).word == "collapsed"
+    assert judge_posterior(right, replace(WELL, gap=None)).word == "believe"
+    assert judge_posterior(right, replace(WELL, coverage=0.6)).word == "believe the latent only"
+    assert judge_posterior(None, WELL).word == "no posterior"
     heavy = replace(right, importance=replace(right.importance, k_hat=1.4, effective=970.0))
-    assert judge("0", heavy, WELL).words == "believe"
+    assert judge_posterior(heavy, WELL).word == "believe"
     thin = replace(right, importance=replace(right.importance, k_hat=1.4, effective=300.0, spread=[1.9, 1.5]))
-    assert "too narrow" not in judge("0", thin, WELL).why
+    assert "too narrow" not in judge_posterior(thin, WELL).why
     broken = replace(right, importance=replace(right.importance, k_hat=math.nan))
-    assert "not finite" in judge("0", broken, WELL).why
+    assert "not finite" in judge_posterior(broken, WELL).why
 
 
 def test_unit_scale_of_a_constant_column_is_one() -> None:
