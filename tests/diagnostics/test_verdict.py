@@ -11,7 +11,9 @@ from torch.distributions import Distribution, Independent, MultivariateNormal, N
 from pyro_dynamics.diagnostics.diagnosis import PosteriorQuality
 from pyro_dynamics.diagnostics.posterior.importance import importance
 from pyro_dynamics.diagnostics.prediction.held_out import PredictionQuality, unit_scale
-from pyro_dynamics.diagnostics.verdict import judge_posterior
+from pyro_dynamics.diagnostics.stream.checks import Stream
+from pyro_dynamics.diagnostics.stream.troubles import Trouble
+from pyro_dynamics.diagnostics.verdict import Verdict, Word, judge_posterior, judge_stream
 
 WELL = PredictionQuality(
     transitions=200,
@@ -89,3 +91,36 @@ def test_unit_scale_of_a_constant_column_is_one() -> None:
     values = torch.tensor([[1.0, 5.0], [3.0, 5.0]])
     assert np.allclose(unit_scale(values), [1.0, 1.0])
     assert np.allclose(unit_scale(torch.tensor([[0.0], [4.0]])), [2.0])
+
+
+def test_a_stream_is_judged_at_its_end_and_the_most_serious_cause_gives_the_word() -> None:
+    off, narrow = Trouble(60, 99, "k-hat", "off"), Trouble(70, 99, "coverage", "narrow")
+    over = Trouble(10, 40, "outside", "beyond")
+    assert judge_stream(100, [off]).title == "do not believe since step 60"
+    assert judge_stream(100, [Trouble(50, 60, "coverage", "first"), off]).since == 50  # one follows the other
+    assert judge_stream(100, [narrow]).title == "believe the latent only since step 70"
+    both = judge_stream(100, [over, off, narrow])
+    assert (both.word, both.reasons) == ("do not believe", ["off", "narrow", "beyond"])
+    assert judge_stream(100, [over]).title == "believe again since step 41"
+    assert judge_stream(100, [], well=["it was"]) == Verdict(Word.BELIEVE, ["it was"])
+
+
+def test_an_agent_without_a_latent_has_predictions_alone_to_be_judged_by() -> None:
+    assert judge_stream(100, [], has_latent=False).word == "no posterior"
+    assert judge_stream(100, [Trouble(70, 99, "coverage", "narrow")], has_latent=False).word == "do not believe"
+
+
+def test_what_beliefs_alone_show_goes_with_k_hat_into_one_word() -> None:
+    steps, apart = 120, np.array([[-1.0], [1.0]])
+    calm = Stream(
+        np.zeros((steps, 1)), np.full((steps, 1), 0.5), np.zeros(steps), np.full((steps, 1), 0.5), apart, apart
+    )
+    well = replace(calm, trained_scale=np.full((2, 1), 0.1))
+    off = Trouble(60, steps - 1, "k-hat", "off")
+    assert judge_stream(steps, [], well).word == "believe"
+    collapsed = judge_stream(steps, [off], replace(well, trained_mean=0.01 * apart))
+    assert (collapsed.word, len(collapsed.reasons)) == ("collapsed", 1)
+    far = judge_stream(steps, [off], replace(well, mean=well.mean + 9))
+    assert (far.word, far.reasons[1:], far.since) == ("out of the trained range", ["off"], 60)
+    worse = np.where(np.arange(steps) < 60, 0.0, -9.0)
+    assert judge_stream(steps, [off], replace(well, log_likelihood=worse)).word == "stale"

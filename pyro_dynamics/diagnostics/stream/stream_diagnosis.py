@@ -111,9 +111,11 @@ def diagnose_stream(agent: Agent, evidence: Evidence, every: int = 10) -> Stream
     running = np.zeros(0) if evidence.coverage is None else running_coverage(evidence.coverage)
     trouble += low_coverage(running, length)
     trouble.sort(key=lambda one: (one.first, one.last))
-    well = reasons_to_believe(steps, judged, running, evidence.parameters if compared else (), REGION)
+    parameters = evidence.parameters if compared else ()
+    well = [] if trouble else reasons_to_believe(steps, judged, running, parameters, REGION)
+    verdict = judge_stream(length, trouble, evidence.beliefs, latent is not None, well)
     if windowed and judged:
-        well.append(f"where the context changed all the time, the last {WINDOW} steps were the reference")
+        verdict.reasons.append(f"where the context changed all the time, the last {WINDOW} steps were the reference")
     return StreamDiagnosis(
         length=length,
         steps=steps,
@@ -123,7 +125,7 @@ def diagnose_stream(agent: Agent, evidence: Evidence, every: int = 10) -> Stream
         threshold=judged[0].threshold if judged else 0.7,
         shift=[one.shift for one in judged],
         trouble=trouble,
-        verdict=judge_stream(length, trouble, evidence.beliefs, latent is not None, well),
+        verdict=verdict,
         running=running.tolist(),
         decoded=None if decoded is None else decoded.tolist(),
         probe_error=None if error is None else error.tolist(),
