@@ -1,8 +1,8 @@
-"""Train and score CaDM's benchmark families over seeds, and tell the returns beside CaDM's. Prints Markdown.
+"""Train and score CaDM's benchmark families over seeds, and print the returns beside CaDM's. Prints Markdown.
 
     python docs/measure_cadm.py FOLDER > docs/cadm.md
 
-FOLDER keeps the runs: what is there already is not done again, and a run that was stopped goes on.
+FOLDER keeps the runs: what is there already is not done again, and a run that was stopped resumes.
 """
 
 import json
@@ -64,7 +64,7 @@ def interval(values: list[float]) -> str:
 
 
 def main(folder: Path) -> None:
-    """Run what is missing, then tell."""
+    """Run what is missing, then print."""
     lines = []
     for (family, agent), (flags, seeds) in JOBS.items():
         found = [scores(run(folder, family, agent, flags, seed)) for seed in range(seeds)]

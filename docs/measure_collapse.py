@@ -48,11 +48,11 @@ class Result:
     """One training.
 
     Attributes:
-        gate: log-likelihood of held-out rows with the right latents minus that with the others', nats a row.
+        gate: log-likelihood of held-out rows with the right latents minus that with the others', nats per row.
         activity: variance of the means over environments / mean posterior variance, the larger dimension first.
         rank_correlation: of the best direction of the means with c.
-        log_likelihood: of held-out rows with the right latents, nats a row.
-        elbo: the last epoch's, nats a row.
+        log_likelihood: of held-out rows with the right latents, nats per row.
+        elbo: the last epoch's, nats per row.
     """
 
     gate: float

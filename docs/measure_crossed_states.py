@@ -2,8 +2,8 @@
 
     python docs/measure_crossed_states.py RUN [RUN ...]
 
-For each run: states that its last round visited, foretold once under the physics of their own training context and once
-under those of the other contexts, where the simulator, put into the same state, tells what happens. A model with a
+For each run: states that its last round met, predicted once under the physics of their own training context, and once
+under those of the other contexts, where the simulator, put into the same state, shows what follows. A model with a
 latent gets the trained latent of the physics that hold, an oracle their context, a generalist nothing.
 """
 

@@ -24,7 +24,7 @@ def resident_mib() -> float:
 
 
 def measure(belief: str, update: str, updates: int) -> tuple[list[float], list[float]]:
-    """Processor milliseconds of each update, and memory after it in MiB, for one robot whose latent changes."""
+    """CPU milliseconds of each update, and memory after it in MiB, for one environment whose latent changes."""
     torch.manual_seed(0)
     ensemble = Ensemble(4, 2, 3, EnsembleConfig(hidden=(32, 32), weight_decay=(0.0, 0.0, 0.0)))
     model, guide = HierarchicalModel(ensemble, 1, 2), DiagonalGuide(1, 2).for_environments(1)

@@ -89,7 +89,7 @@ def main(
     seed: int = 100,
     precision: Precision | None = None,
 ) -> None:
-    """Act, time, tell.
+    """Act, time, print.
 
     Args:
         run: the folder of a run.
@@ -106,7 +106,7 @@ def main(
     print(
         f"Mean return of {config.steps} steps over {contexts} trained environments, with its standard error over "
         f"{SEEDS} seeds; horizon {config.controller.horizon}, {config.controller.particles} particles. "
-        "Evaluations are action sequences in a step. The time is processor time, on one thread, for one plan of "
+        "Evaluations are action sequences in a step. The time is CPU time, on one thread, for one plan of "
         f"{contexts * SEEDS} robots, {describe_planning(config.precision)}.\n"
     )
     print(markdown_head(["planner", "settings", "noise", "evaluations", "return", "by environment", "ms"]))
@@ -132,7 +132,7 @@ def main(
 def act(
     group: AgentGroup, robots: Any, environment: torch.Tensor, seeds: list[int], steps: int, draws: torch.Generator
 ) -> tuple[torch.Tensor, float]:
-    """The return of each robot ``[B]``, and the processor time in seconds spent on planning."""
+    """The return in each environment ``[B]``, and the CPU time in seconds spent on planning."""
     seconds = 0.0
 
     def policy(state: torch.Tensor) -> torch.Tensor:

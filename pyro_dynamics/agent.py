@@ -83,7 +83,7 @@ class Agent:
 
     @property
     def belief_dim(self) -> int:
-        """The size of a latent that is inferred; 0 for a generalist or specialist, and for an oracle, which is told."""
+        """The size of a latent that is inferred; 0 for a generalist or specialist, and for an oracle."""
         return self.latent_dim if self.guide.infers else 0
 
     def posterior(self) -> Distribution:
@@ -102,13 +102,13 @@ class Agent:
         return elbo
 
     def set_context(self, contexts: Sequence[Any]) -> None:
-        """The true contexts of the K environments, which an oracle takes over; other agents look away."""
+        """The true contexts of the K environments, which an oracle takes over; other agents ignore them."""
         if self.guide.context_given:
             self.guide.set_context(contexts)
             self.belief.set_prior()
 
     def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
-        """Planned actions ``[B, A]`` for robots in states ``[B, S]`` of environments ``[B]``."""
+        """Planned actions ``[B, A]`` for states ``[B, S]`` of environments ``[B]``."""
         return self.controller.act(state, self.posterior(), environment, generator)
 
     def observe(
@@ -147,7 +147,7 @@ class Agent:
         samples: int = 64,
         factor: Tensor | None = None,
     ) -> Tensor:
-        """The CDF of the prediction at what happened, ``[B, T]``, under the belief as it is now.
+        """The CDF of the prediction at what was observed, ``[B, T]``, under the belief as it is now.
 
         Uniform on [0, 1] where the belief and the network are calibrated. The arguments are those of
         :meth:`log_predictive`, and a factor on the predicted standard deviations, ``[B, T]``.
@@ -263,7 +263,7 @@ def mixture_pit(location: Tensor, scale: Tensor, targets: Tensor) -> Tensor:
     Args:
         location: ``[n, M, B, T]``: n draws of e, M members.
         scale: ``[n, M, B, T]``.
-        targets: what happened, ``[B, T]``.
+        targets: what was observed, ``[B, T]``.
 
     Returns:
         ``[B, T]``, in [0, 1].

@@ -61,7 +61,7 @@ class AccuracyFlags:
     """Measure every guide family and both updates against known posteriors, and time their updates.
 
     Three tables: a linear-Gaussian model, whose posterior is known in closed form; a small neural model, whose
-    posterior is sampled by NUTS and summed on a grid; and the processor time of an update at the size of HalfCheetah.
+    posterior is sampled by NUTS and summed on a grid; and the CPU time of an update at the size of HalfCheetah.
     Nothing is read: models and data are drawn from the seed. Prints the tables and stores them in OUT/table.md and
     OUT/accuracy.json.
     """
@@ -87,7 +87,7 @@ class AccuracyFlags:
     repeats: int = 5
     """Updates whose median time is reported."""
     threads: int = 1
-    """Processor threads."""
+    """CPU threads."""
 
     def __post_init__(self) -> None:
         require_positive(self, "steps", "samples", "practice", "repeats")
@@ -228,7 +228,7 @@ def times(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) -
         bar.update()
     title = (
         f"Streaming update of one environment by one transition, HalfCheetah's sizes (5 networks, 3 layers of 128), "
-        f"{flags.threads} thread(s): median processor time of {flags.repeats}"
+        f"{flags.threads} thread(s): median CPU time of {flags.repeats}"
     )
     return f"{title}\n\n{markdown(rows, TIME_COLUMNS)}", rows
 
@@ -351,7 +351,7 @@ NEURAL_COLUMNS = {
     "divergence": ("KL(q to p), nats", ".3f"),
     "seconds": ("fit, s", ".2f"),
 }
-TIME_COLUMNS = {"milliseconds": ("processor time, ms", ".1f")}
+TIME_COLUMNS = {"milliseconds": ("CPU time, ms", ".1f")}
 
 
 def markdown(rows: Iterable[Row], columns: dict[str, tuple[str, str]]) -> str:

@@ -55,7 +55,7 @@ class AdaptFlags:
     DIR/adapt/NAME. At the end it reports how many of the targets lay in their 90 % intervals before they were seen, and
     the verdict that `diagnose` also gives: believe, stale, overconfident, out of the trained range, collapsed, ...
 
-    The steps are brought to the disk every second. If it is stopped, the same command goes on after the last of them;
+    The steps are brought to the disk every second. If it is stopped, the same command resumes after the last of them;
     one with --video begins anew.
     """
 
@@ -70,16 +70,16 @@ class AdaptFlags:
     (start, standard deviation of a step, bounds), file:PATH (CSV or JSON of step and context); see docs/families.md."""
     replay: str | None = None
     """Logged steps to follow: an .npz file, or a Minari data set by id or folder (see `fit`). The true parameter may be
-    told by --context or --schedule."""
+    given by --context or --schedule."""
     environment: str | None = None
     """Which environment of the logged data, if it has several."""
     group: str | None = None
-    """Column of the logged data that tells its environments apart; as in the fit by default."""
+    """Column of the logged data that distinguishes its environments; as in the fit by default."""
     realtime: bool = False
-    """Plan and update within a robot's clock of 50 ms, as the preset `realtime` does, whatever the run was trained
+    """Plan and update within a real-time budget of 50 ms, as the preset `realtime` does, whatever the run was trained
     with; the first update compiles, which takes some ten seconds."""
     video: bool = False
-    """Film the robot, with the belief beside it."""
+    """Film the episode, with the belief beside it."""
     steps: int | None = None
     """Steps to act; by default as many as an episode of training has, and 500 after the last change of a schedule. Of
     logged steps, so many from the first one on; all by default."""
@@ -95,7 +95,7 @@ class AdaptFlags:
     quiet: bool = False
     """Print only the summary."""
     threads: int = 1
-    """Processor threads."""
+    """CPU threads."""
     device: Device | None = None
     """Where plans and compiled updates are computed, cpu or cuda; as in the run by default."""
 
@@ -115,7 +115,7 @@ class Episode:
         stream_state: of the agents that make them.
         steps: how many, at most.
         out: the folder of the results.
-        told: what the summary tells of where the steps come from.
+        source: what the summary says of where the steps come from.
         film: the video, if there is to be one.
         faults: what the environment does wrong on the way, which ends the stream.
     """
@@ -124,7 +124,7 @@ class Episode:
     stream_state: StreamState
     steps: int
     out: Path
-    told: dict[str, Any]
+    source: dict[str, Any]
     film: Film | None = None
     faults: Faults = field(default_factory=Faults)
 
@@ -142,11 +142,11 @@ def main(arguments: Sequence[str]) -> None:
             "seed": flags.seed,
             "checkpoint": folder.last_round if flags.checkpoint is None else flags.checkpoint,
             "steps": episode.steps,
-            **episode.told,
+            **episode.source,
             "online": asdict(flags.online),
         }
         decisive = {name: value for name, value in settings.items() if name != "run"}  # it may have been moved
-        truth = [flags.context, flags.schedule]  # which the summary of a replay does not tell
+        truth = [flags.context, flags.schedule]  # which the summary of a replay does not hold
         checkpoint = StreamCheckpoint(
             episode.out / UNFINISHED, decisive | {"context or schedule": truth, "config": asdict(config)}
         )
@@ -164,7 +164,7 @@ def make_steps(flags: AdaptFlags, episode: Episode, checkpoint: StreamCheckpoint
     if resume_point is None:
         checkpoint.clear()
     else:
-        print(f"goes on after {len(resume_point)} steps, which are in {checkpoint.path}")
+        print(f"resumes after {len(resume_point)} steps, which are in {checkpoint.path}")
     if not flags.quiet:
         numbers = f"{'reward':>8} {'log p(s)':>9} {'in 90 %':>8}"
         print(f"{'step':>5} {family.axis:>20} {numbers}  belief: mean +- sd of each latent")
@@ -203,25 +203,25 @@ def tell_results(
     write_stream(out, adaptation)
     verdict = judge_adaptation(adaptation, trained, family, expected).verdict
     write_json(out / "summary.json", stamped(settings | summary | {"verdict": asdict(verdict)}))
-    write_bytes(out / "belief.png", picture(rows, trained, family))
+    write_bytes(out / "belief.png", figure(rows, trained, family))
     seconds = checkpoint.arrays("seconds")["seconds"]
     checkpoint.remove()
-    rewarded = episode.told.get("rewarded", True)
+    rewarded = episode.source.get("rewarded", True)
     print(f"\nreturn over {len(rows)} steps: " + (f"{summary['return']:.1f}" if rewarded else "no rewards were logged"))
     print(f"mean one-step log-likelihood: {summary['log_likelihood']:.2f} nats")
     print(coverage_line(summary["coverage"]))
-    print(f"{'update' if flags.replay else 'plan and update'}: {1000 * np.median(seconds):.0f} ms a step (median)")
+    print(f"{'update' if flags.replay else 'plan and update'}: {1000 * np.median(seconds):.0f} ms per step (median)")
     for entry in summary["belief"]:
         print(f"after step {entry['step']} ({family.axis}: {label(entry['context'])}): {entry['words']}")
     print(verdict.text)
     film = "" if episode.film is None else f"\nvideo: {episode.film.path}"
-    print(f"results: {out}\npicture: {out / 'belief.png'}{film}")
+    print(f"results: {out}\nfigure: {out / 'belief.png'}{film}")
     if faults.now:
         raise UserError(f"cut short after {len(rows)} steps, whose results were kept: {faults.now[0]}")
 
 
 def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Family, trained: AgentGroup) -> Episode:
-    """Make the robot.
+    """Make the environment.
 
     Raises:
         UserError: if a flag makes no sense, or the run has no simulator.
@@ -251,8 +251,10 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
         on_fault=faults,
         stream_state=stream_state,
     )
-    told = {"schedule": [list(change) for change in schedule.changes]}
-    return Episode(lambda resume_point: stream(resume_point=resume_point), stream_state, steps, out, told, film, faults)
+    source = {"schedule": [list(change) for change in schedule.changes]}
+    return Episode(
+        lambda resume_point: stream(resume_point=resume_point), stream_state, steps, out, source, film, faults
+    )
 
 
 def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family, trained: AgentGroup) -> Episode:
@@ -320,7 +322,7 @@ def write_stream(out: Path, made: Adaptation) -> None:
     write_whole(out / "beliefs.npz", lambda file: np.savez(file, allow_pickle=False, **believed))
 
 
-def picture(rows: Sequence[dict[str, Any]], trained: AgentGroup, family: Family) -> bytes:
+def figure(rows: Sequence[dict[str, Any]], trained: AgentGroup, family: Family) -> bytes:
     """The belief over time."""
     means = trained.beliefs()[0].numpy()
     probe = ContextProbe(means, family.train) if family.numeric and means.shape[1] else None

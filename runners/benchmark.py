@@ -51,7 +51,7 @@ class BenchmarkFlags:
     calls: int = 3
     """Calls of each kind that are timed; beside a peer, also its turns with ours."""
     threads: int = 1
-    """Processor threads."""
+    """CPU threads."""
     precision: Precision = "auto"
     """Of the networks in planning."""
     device: Device = "cpu"
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> None:
         write_json(flags.json, rows)
     if flags.scaling is not None:
         write_bytes(flags.scaling, draw_scaling(scales(flags)))
-        print(f"picture: {flags.scaling}")
+        print(f"figure: {flags.scaling}")
 
 
 def timed(flags: BenchmarkFlags) -> tuple[list[dict[str, Any]], list[str]]:

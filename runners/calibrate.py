@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> None:
     write_json(out, summary)
     write_bytes(out.with_suffix(".png"), draw_calibration(table, chosen.temperature))
     online = f"--belief {flags.online.belief} --update {flags.online.update} --temperature {chosen.temperature:g}"
-    print(f"\nuse with adapt and evaluate: {online}\nresults: {out}\npicture: {out.with_suffix('.png')}")
+    print(f"\nuse with adapt and evaluate: {online}\nresults: {out}\nfigure: {out.with_suffix('.png')}")
 
 
 def refuse_without_latent(config: RunConfig) -> None:

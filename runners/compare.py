@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
     for name, runs in curves.items():
         later = [run[flags.since :] for run in runs]
         print(f"{name:<{width}}{len(runs):>5}  " + "  ".join(f"{sum(run) / len(run):.1f}" for run in later if run))
-    print(f"picture: {flags.out}")
+    print(f"figure: {flags.out}")
 
 
 def names(configs: Sequence[RunConfig]) -> list[str]:

@@ -1,4 +1,4 @@
-"""pyro-dynamics diagnose: should one believe this posterior? A report in pictures and in words."""
+"""pyro-dynamics diagnose: should one believe this posterior? A report in figures and in words."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -42,21 +42,21 @@ SBC_LENGTH, SBC_DRAWS = 30, 99
 """Transitions of each simulated environment, and draws among which the true latent's rank is taken."""
 NUTS_ROWS, NUTS_DRAWS, NUTS_WARM_UP, NUTS_CHAINS = 50, 200, 200, 2
 """A thinned data set: each leapfrog step of NUTS evaluates the network on all of it."""
-ORACLE = "an oracle, which is told the true context and infers nothing,"
+ORACLE = "an oracle, which is given the true context and infers nothing,"
 
 DRAWS = (1000, 4000)
 """From each posterior; the second where the first is too few for a guide that is much wider than its posterior."""
 MOST = {"draws": 20_000, "particles": 20_000, "refits": 100}
-"""More would fill the memory, and tell nothing new."""
+"""More would fill the memory, and add nothing new."""
 
 
 @dataclass(frozen=True)
 class DiagnoseFlags:
-    """Tell whether the posteriors of a run, or the belief of an adaptation, can be believed.
+    """Judge whether the posteriors of a run, or the belief of an adaptation, can be believed.
 
     For a run: compares the guide with the model by importance sampling (Pareto k-hat), leaves transitions out, and
-    foretells the last round's episodes, which the checkpoint was not trained on, one step ahead and many. Prints a
-    verdict for each environment; writes report.html (one file with its pictures inside), report.md, diagnostics.json
+    predicts the last round's episodes, which the checkpoint was not trained on, one step ahead and many. Prints a
+    verdict for each environment; writes report.html (one file with its figures inside), report.md, diagnostics.json
     and posterior.nc (for ArviZ) to DIR/diagnose.
 
     For the results of `adapt` (DIR/adapt/NAME): k-hat and coverage along the stream, and when the belief went wrong.
@@ -65,17 +65,17 @@ class DiagnoseFlags:
     dir: tyro.conf.Positional[Path]
     """Folder of a trained run, or of the results of an adaptation."""
     draws: int | None = None
-    """Draws from each posterior; by default 1000, and 4000 where a guide is so wide that few of them count."""
+    """Draws from each posterior; by default 1000, and 4000 where a guide is so over-dispersed that few count."""
     horizon: int = 20
     """Steps of the many-step predictions."""
     particles: int = 200
     """Particles of each many-step prediction."""
     refits: int = 0
     """Fit the guide so many times more, from other starts, with the network as it is: the refits become chains, and
-    R-hat tells whether they agree. Seconds to a minute each."""
+    R-hat says whether they agree. Seconds to a minute each."""
     sbc: int = 0
     """Simulate so many environments from the prior, and see whether the online belief about them is calibrated
-    (simulation-based calibration). 200 tell something: seconds with the Kalman update, minutes with svi."""
+    (simulation-based calibration). 200 show something: seconds with the Kalman update, minutes with svi."""
     nuts: bool = False
     """Compare the guide with NUTS in each environment, on a thinned data set. Minutes."""
     compare: tuple[Path, ...] = ()
@@ -87,7 +87,7 @@ class DiagnoseFlags:
     out: Path | None = None
     """Where the report goes; DIR/diagnose by default."""
     threads: int = 1
-    """Processor threads."""
+    """CPU threads."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -118,7 +118,7 @@ def check(flags: DiagnoseFlags) -> None:
     if flags.seed >= 2**63:
         raise UserError(f"--seed must be below 2**63, not {flags.seed}")
     if 0 < flags.sbc < 50:
-        raise UserError(f"--sbc needs at least 50 simulations to tell anything, not {flags.sbc}")
+        raise UserError(f"--sbc needs at least 50 simulations to show anything, not {flags.sbc}")
 
 
 def diagnose_run(flags: DiagnoseFlags) -> None:
@@ -150,7 +150,7 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
             beside_nuts(agent, trained, flags) if flags.nuts else None,
         )
 
-    how = "told its context" if agent.guide.context_given else f"guide {config.guide}"
+    how = "given its context" if agent.guide.context_given else f"guide {config.guide}"
     title = f"{family.name}: {config.agent} agent, {how}, round {m}"
     found = Findings(title, family, agent.task, labels, held_out, posterior)
     settings = {name: getattr(flags, name) for name in ("horizon", "particles", "refits", "seed")}
@@ -163,7 +163,7 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     print_verdicts(found)
     if config.agent == "oracle":
         print(f"\n{ORACLE} has no posterior to judge: these verdicts are on its predictions")
-    tell_report(run_report(found), out)
+    save_report(run_report(found), out)
 
 
 def weighed(
@@ -192,7 +192,7 @@ def read_transitions(
     m = folder.last_round if checkpoint is None else checkpoint
     rounds = folder.transitions()
     if not m or m >= len(rounds):
-        raise UserError(f"{folder.path} has no trained round to judge: go on with train --resume {folder.path}")
+        raise UserError(f"{folder.path} has no trained round to judge: resume it with train --resume {folder.path}")
     for index, data in enumerate(rounds[: m + 1]):
         where = f"{folder.path}, round {index}"
         data.require_of(environments, task.state_dim, task.action_dim, where)
@@ -262,7 +262,7 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     adaptation = load_adaptation(flags.dir)
     run = run_of(flags.dir, adaptation.summary)
     folder, _, family, group = load_run(run, adaptation.summary["checkpoint"])
-    if adaptation.summary.get("network", group.fingerprint()) != group.fingerprint():  # older ones do not tell it
+    if adaptation.summary.get("network", group.fingerprint()) != group.fingerprint():  # older ones do not hold it
         raise UserError(f"{flags.dir} was made with another network than the one that {run} holds now: adapt again")
     for context in {context for context in adaptation.contexts if context is not None}:  # logged streams may not know
         family.parse_context(context)  # one that the family does not know is refused in words
@@ -272,13 +272,13 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     report = stream_report(adaptation, diagnosis, family, group.beliefs()[0].numpy())
     write_json(out / "diagnostics.json", plain({"adaptation": str(flags.dir), **asdict(diagnosis)}))
     print(diagnosis.verdict.text)
-    tell_report(report, out)
+    save_report(report, out)
 
 
 def run_of(folder: Path, summary: dict[str, Any]) -> Path:
     """The run whose agent adapted: two folders up, or where it was then if the results were put elsewhere.
 
-    The latter is a path that a file names, and so it is told; what is there is read as data, and nothing is written.
+    The latter is a path that a file names, and so it is printed; what is there is read as data, and nothing is written.
 
     Raises:
         UserError: if it is in neither place.
@@ -297,8 +297,8 @@ def print_verdicts(found: Findings) -> None:
     print("\n" + text_table([found.family.axis, "verdict", "why"], rows, words=2))
 
 
-def tell_report(report: Report, out: Path) -> None:
-    """Write the report, and tell where it is."""
+def save_report(report: Report, out: Path) -> None:
+    """Write the report, and say where it is."""
     print(f"\nreport: {write_report(report, out)}")
     if (out / "posterior.nc").exists():
         print(f"posterior for ArviZ: {out / 'posterior.nc'}")

@@ -177,7 +177,7 @@ def print_table(rows: Sequence[dict[str, Any]], family: LoggedFamily, folder: Ru
         numbers = f"{row['trained_steps']:>11}{row['steps']:>10}{row['log_likelihood']:>10.2f}{told:>14}"
         print(f"{label(row['context']):<{width}}{numbers}")
     print("\nlog p(s) is of the held-out transitions, in nats each, under the environment's own latent and the others'")
-    print(f"run: {folder.path}\npicture: {folder.path / 'fit.png'}\nnext: pyro-dynamics diagnose {folder.path}")
+    print(f"run: {folder.path}\nfigure: {folder.path / 'fit.png'}\nnext: pyro-dynamics diagnose {folder.path}")
 
 
 if __name__ == "__main__":

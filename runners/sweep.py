@@ -28,15 +28,15 @@ AgentName = Literal["latent", "generalist", "specialist", "oracle"]
 
 @dataclass(frozen=True)
 class SweepFlags:
-    """Train every agent, guide and seed on every family, each run as one job on Ray, and go on with what is missing.
+    """Train every agent, guide and seed on every family, each run as one job on Ray, and resume what is missing.
 
     Needs `pip install "pyro-dynamics[sweep]"`. What follows -- goes to every job as flags of `pyro-dynamics train`:
 
     pyro-dynamics sweep pendulum-gravity --agents latent generalist --seeds 0 1 2 -- --offline.min-steps 2000
 
     Runs are in DIR/FAMILY/AGENT-SEED, or DIR/FAMILY/AGENT-GUIDE-SEED where the guide is not the default one; what a
-    job prints is in DIR/logs, the table of jobs in DIR/sweep.json. A job whose worker dies goes on after its last
-    whole round. Stop the command at any moment: the same command goes on with what is missing.
+    job prints is in DIR/logs, the table of jobs in DIR/sweep.json. A job whose worker dies resumes after its last
+    whole round. Stop the command at any moment: the same command resumes what is missing.
     """
 
     families: tyro.conf.Positional[tuple[str, ...]] = ("pendulum-gravity",)
@@ -61,7 +61,7 @@ class SweepFlags:
     """Address of a Ray cluster (HOST:PORT, or auto) to run on, in place of this machine."""
     step_limit: float | None = None
     """Seconds that one step or reset of an environment may take; then it is left out as one that raises. No limit by
-    default, and no setting of the runs: with another one the same command goes on."""
+    default, and no setting of the runs: with another one the same command resumes."""
     retries: int = 3
     """How often a job is begun again after its worker died. A job that ends in an error is not."""
 
@@ -72,14 +72,14 @@ def main(arguments: Sequence[str]) -> int:
     flags = parse(own)
     jobs = make_jobs(flags, for_train)
     refuse_what_cannot_be_built(jobs)
-    import_ray()  # told before there is a folder, if it is missing
+    import_ray()  # said before there is a folder, if it is missing
     with SweepFolder.claimed(flags.out) as folder:
         states = {job.name: "finished" if is_finished(job, folder) else "unfinished" for job in jobs}
         try:
             for name, failure in run_missing(flags, jobs, states, folder):
                 states[name] = "failed" if failure else "finished"
         except KeyboardInterrupt:
-            print("\nall runs can be gone on with: give the same command again", file=sys.stderr)
+            print("\nall runs can be resumed: give the same command again", file=sys.stderr)
             raise
         finally:
             rows = [job.row(folder, states[job.name]) for job in jobs]
@@ -135,7 +135,7 @@ def make_jobs(flags: SweepFlags, for_train: Sequence[str]) -> list[Job]:
 
 
 def refuse_what_cannot_be_built(jobs: Sequence[Job]) -> None:
-    """Build the agents of every configuration once, so that settings which do not go together are told at once."""
+    """Build the agents of every configuration once, so that settings which do not go together are reported at once."""
     for config in dict.fromkeys(replace(job.config, seed=0) for job in jobs):
         family = find_family(config.family)
         build_group(config, family, action_space(family, config.steps))
@@ -144,7 +144,7 @@ def refuse_what_cannot_be_built(jobs: Sequence[Job]) -> None:
 def run_missing(
     flags: SweepFlags, jobs: Sequence[Job], states: dict[str, str], folder: SweepFolder
 ) -> Iterator[tuple[str, str]]:
-    """Run the jobs that are not finished, and tell of them; gives each name and its failure, or "", as it ends.
+    """Run the jobs that are not finished, and report them; gives each name and its failure, or "", as it ends.
 
     Raises:
         UserError: if a worker does not see the folder.
@@ -162,7 +162,7 @@ def run_missing(
             for name in missing:
                 for again in folder.tries(name)[tries[name] :]:
                     tries[name] += 1
-                    bar.write(f"{name}: its worker died; tried again on {again.host}, {tell(again.after_round)}")
+                    bar.write(f"{name}: its worker died; tried again on {again.host}, {place_of(again.after_round)}")
             if ended is not None:
                 name, failure = ended
                 if isinstance(failure, UserError):
@@ -172,7 +172,7 @@ def run_missing(
                 yield name, str(failure)
 
 
-def tell(last_round: int | None) -> str:
+def place_of(last_round: int | None) -> str:
     """Where a job begins."""
     return "from the beginning" if last_round is None else f"after round {last_round}"
 

@@ -69,7 +69,7 @@ class TrackFlags:
     """Seconds that one step or reset of an environment may take; one that takes longer ends the command. No limit by
     default."""
     threads: int = 1
-    """Processor threads."""
+    """CPU threads."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str]) -> None:
     truth = np.array([place(schedule.at(step)) for step in range(steps)])
     write_bytes(out / "table.md", (table + "\n").encode())
     write_bytes(out / "tracks.png", draw_tracks(tracks, truth, axis))
-    print(f"{table}\n\nresults: {out}\npicture: {out / 'tracks.png'}")
+    print(f"{table}\n\nresults: {out}\nfigure: {out / 'tracks.png'}")
 
 
 def line_of(family: Family, schedule: Schedule) -> tuple[Callable[[Context], float], str]:

@@ -49,21 +49,21 @@ class TrainFlags:
     """Learn one dynamics model over several environments at once (Algorithm 1), and keep the run in a folder.
 
     `pyro-dynamics train` alone takes the pendulum under five gravities. Flags that are not given take the values of
-    the preset, shown as their defaults below: `train halfcheetah-tilt --preset cpu --help` tells that preset's.
+    the preset, shown as their defaults below: `train halfcheetah-tilt --preset cpu --help` shows that preset's.
     """
 
     run: Annotated[RunConfig, tyro.conf.arg(name="")]
     out: Path | None = None
     """Folder of the run; by default runs/FAMILY-AGENT-PRESET-SEED."""
     resume: Path | None = None
-    """Go on with the run in this folder after its last whole round; only --rounds may be given with it."""
+    """Resume the run in this folder after its last whole round; only --rounds may be given with it."""
     tensorboard: bool = False
     """Write the metrics of each round to DIR/tensorboard too."""
     step_limit: float | None = None
     """Seconds that one step or reset of an environment may take; then it is left out as one that raises. No limit by
     default."""
     threads: int = 1
-    """Processor threads. More than one is slower where another process is busy, and changes the last digits."""
+    """CPU threads. More than one is slower where another process is busy, and changes the last digits."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> None:
     flags = parse(arguments)
     set_threads(flags.threads)
     if flags.tensorboard:
-        summary_writer()  # told before there is a folder, if it is missing
+        summary_writer()  # said before there is a folder, if it is missing
     path = flags.resume or flags.out or Path("runs") / default_name(flags.run)
     folder = train_run(
         flags.run, path, resume=flags.resume is not None, tensorboard=flags.tensorboard, step_limit=flags.step_limit
@@ -95,7 +95,7 @@ def train_run(
         path: the folder.
         resume: after the last whole round of the run that is there; otherwise the folder must be new.
         tensorboard: write the metrics of each round to ``tensorboard`` in the folder too.
-        after_round: told of each round that is safe on the disk; what it raises ends the training there.
+        after_round: called with each round that is safe on the disk; what it raises ends the training there.
         step_limit: seconds that a step of an environment may take.
 
     Raises:
@@ -173,12 +173,12 @@ def part_there(config: RunConfig, path: Path) -> RunFolder | None:
 
 
 def is_whole(folder: RunFolder, config: RunConfig) -> bool:
-    """Whether a run has all its rounds and its picture."""
+    """Whether a run has all its rounds and its figure."""
     return (folder.last_round or 0) >= config.rounds and (folder.path / "training.png").is_file()
 
 
 def warn_of_task(config: RunConfig, family: Family, group: AgentGroup, step_limit: float | None) -> None:
-    """Check the task on robots of their own, and say where it is not what the environment does."""
+    """Check the task in environments of its own, and say where it is not what the environment does."""
     robots = family.make_vector(family.train, config.steps)
     limit_steps(robots, step_limit)
     for warning in check_task(group.agents[0].task, robots, config.seed):
@@ -196,7 +196,7 @@ def parse(arguments: Sequence[str]) -> TrainFlags:
     flags = tyro.cli(TrainFlags, prog="pyro-dynamics train", args=arguments, default=TrainFlags(run=defaults))
     if flags.resume is not None:
         if replace(flags.run, rounds=defaults.rounds) != defaults or flags.out is not None:
-            raise UserError("--resume goes on with the settings of its run: give it no other flags than --rounds")
+            raise UserError("--resume keeps the settings of its run: give it no other flags than --rounds")
         return flags
     find_family(flags.run.family)  # one that is not there is refused in words
     chosen = flags.run.family, flags.run.preset
@@ -213,7 +213,7 @@ def guess_defaults(arguments: Sequence[str]) -> RunConfig:
     if "--resume" in values:
         folder = RunFolder.open(Path(values["--resume"]))
         if (folder.path / FILE).is_file():
-            raise UserError(f"{folder.path} was fitted to logged data, and has no rounds to go on with: fit again")
+            raise UserError(f"{folder.path} was fitted to logged data, and has no rounds to resume: fit again")
         return from_json(folder.config)
     family = next((word for word in arguments if word in FAMILIES or OWN_FAMILY.fullmatch(word)), "pendulum-gravity")
     preset = values.get("--preset", "quick")
@@ -233,7 +233,7 @@ def default_name(config: RunConfig) -> str:
 
 
 def open_folder(config: RunConfig, path: Path, resume: bool) -> RunFolder:
-    """The folder of a new run, or of one to go on with."""
+    """The folder of a new run, or of one to resume."""
     if not resume:
         return RunFolder.create(path, to_json(config))
     folder = RunFolder.open(path)
@@ -244,10 +244,10 @@ def open_folder(config: RunConfig, path: Path, resume: bool) -> RunFolder:
 
 
 def require_same(folder: RunFolder, data: Sequence[Transitions], family: Family) -> None:
-    """Refuse a run to go on with whose transitions or metrics are of other environments than its family's.
+    """Refuse to resume a run whose transitions or metrics are of other environments than its family's.
 
     Raises:
-        UserError: telling what does not fit.
+        UserError: saying what does not fit.
     """
     task, count = family.make_task(), len(family.train)
     for m, rows in enumerate(data):
@@ -271,7 +271,7 @@ def print_returns(folder: RunFolder, family: Family) -> None:
         returns = [row["return"] for row in rows if row["environment"] == k]
         print(f"{label(context):<{width}}{returns[0]:>10.1f}{returns[-1]:>12.1f}{max(returns):>10.1f}")
     mean = sum(row["return"] for row in rows if row["round"] == last) / len(family.train)
-    print(f"{'mean':<{width}}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\npicture: {folder.path / 'training.png'}")
+    print(f"{'mean':<{width}}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\nfigure: {folder.path / 'training.png'}")
     if any(row["latent_mean"] for row in rows):
         print(f"next: pyro-dynamics adapt {folder.path} --context {label(family.test_contexts[-1])}")
 

@@ -81,7 +81,7 @@ def check_free_space(folder: Path, size: int) -> None:
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Write bytes, such as a picture."""
+    """Write bytes, such as a figure."""
     write_whole(path, lambda file: file.write(content))
 
 

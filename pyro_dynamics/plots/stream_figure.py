@@ -1,4 +1,4 @@
-"""The picture of a belief along a stream of steps: what it says beside the truth, k-hat, coverage, and trouble."""
+"""The figure of a belief along a stream of steps: what it says beside the truth, k-hat, coverage, and trouble."""
 
 from collections.abc import Sequence
 from typing import Any

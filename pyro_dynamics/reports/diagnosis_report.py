@@ -1,4 +1,4 @@
-"""The report of ``pyro-dynamics diagnose``: what was measured, in tables, pictures and words for people."""
+"""The report of ``pyro-dynamics diagnose``: what was measured, in tables, figures and words for people."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -112,14 +112,14 @@ def _guide(found: Findings, posterior: Posterior) -> Section:
                 f"{quality.unstable:.0%}",
             ]
         )
-    head = [found.family.axis, "k-hat", "effective draws", "pull on the mean (sd)", "width", "nats from the prior"]
-    head += ["LOO, nats a transition", "of them unstable"]
+    head = [found.family.axis, "k-hat", "effective draws", "shift of the mean (sd)", "width", "KL to the prior (nats)"]
+    head += ["LOO, nats per transition", "share with Pareto k above the threshold"]
     threshold = posterior.quality[0].importance.threshold
     words = [
         f"Draws of the guide are weighted by the model. Below a k-hat of {threshold:.2f} the weights have a tail that "
         "can be relied upon, and the weighted draws stand for the posterior; above it the guide misses a part of the "
         "posterior, and nothing computed from the weights holds. Width is the guide's standard deviation over that of "
-        "the weighted draws, for each latent dimension: above 1 the guide is too wide, which k-hat does not mind. "
+        "the weighted draws, for each latent dimension: above 1 the guide is over-dispersed, which k-hat allows. "
         "LOO is leave-one-out, corrected for the approximate posterior."
     ]
     tables = [Table(head, rows)]
@@ -210,7 +210,7 @@ def _predictions(found: Findings) -> Section:
         Picture(
             "pit",
             draw_pit(dict(zip(found.labels, found.held_out.pit, strict=True))),
-            "One-step PIT of each environment, over all targets. Flat is calibrated; a hump in the middle is too wide.",
+            "One-step PIT of each environment, over all targets. Flat is calibrated; a hump is over-dispersed.",
         )
     ]
     ahead = {
@@ -219,9 +219,9 @@ def _predictions(found: Findings) -> Section:
     pictures.append(Picture("coverage", draw_coverage(ahead), "Coverage of 90 % intervals, many steps ahead."))
     if len(found.held_out.forecasts) == 1:
         fans = draw_fans(found.held_out.forecasts[0], found.labels, found.task.state_names or None)
-        pictures.append(Picture("fans", fans, "Foretold (50 and 90 %) and what happened, in a typical window."))
+        pictures.append(Picture("fans", fans, "Predicted (50 and 90 %) and observed, in a typical window."))
     return Section(
-        "How well it foretells",
+        "How well it predicts",
         words,
         [Table(head, rows), Table(["CRPS, one step ahead", *found.labels], by_target)],
         pictures,
@@ -258,7 +258,7 @@ def _sbc(sbc: SBC) -> Section:
     words = [
         f"{len(sbc.ranks)} environments were simulated from the prior, and the online belief was updated with what "
         "happened in each. The rank of the true latent among draws of a calibrated belief is uniform. A belief that "
-        "forgets on purpose, or with a temperature below 1, is too wide."
+        "forgets on purpose, or with a temperature below 1, is over-dispersed."
     ]
     picture = Picture("sbc", draw_sbc(sbc), "Ranks of the true latents; the band holds 94 % of uniform counts.")
     return Section("Simulation-based calibration", words, [Table(["latent", "p-value", "shape"], rows)], [picture])

@@ -1,4 +1,4 @@
-"""All that changes along a stream beside the robots: from it the stream goes on as if it had never been left."""
+"""All that changes along a stream beside the environments: from it the stream resumes as if it had never been left."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class StreamState:
         self.group = group
         key = ("adapt", episode, "actions") if acting else ("replay",)
         self.draws = derive_generator(seed, *key)
-        # Streams of their own: measuring must not change what the robots do.
+        # Streams of their own: measuring must not change the actions.
         self.measuring = derive_generator(seed, "adapt", episode, "calibration")
         self.telling = derive_generator(seed, "adapt", episode, "belief")
         environments = sum(agent.environments for agent in group.agents)
@@ -91,6 +91,6 @@ class ResumePoint:
         if not torch.equal(state, self.state[index]):
             raise UserError(
                 f"step {index} does not begin in the state that it began in before: the simulator or the data does not "
-                "repeat itself, and what was resume_point cannot go on; choose another --out to begin anew"
+                "repeat itself, and what was made cannot be resumed; choose another --out to begin anew"
             )
         return self.action[index]

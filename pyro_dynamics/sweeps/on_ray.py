@@ -28,7 +28,7 @@ def import_ray() -> Any:
 
 
 def refuse_silent(address: str, seconds: float = 5.0) -> None:
-    """Knock at HOST:PORT first: Ray itself tries for minutes, and tells each time. Other addresses are Ray's to judge.
+    """Knock at HOST:PORT first: Ray itself tries for minutes, with a line each. Other addresses are Ray's to judge.
 
     Raises:
         UserError: if nothing listens there.

@@ -12,7 +12,7 @@ from pyro_dynamics.runners.common.configuration import RunConfig, online_for, pr
 Scale = Literal["quick", "cpu", "paper"]
 
 TRAINED = ("latent", "generalist", "specialist", "oracle", "encoder")
-"""Agents with a training of their own. The oracle is told the true context; the encoder computes its latent from the
+"""Agents with a training of their own. The oracle is given the true context; the encoder computes its latent from the
 last 10 steps, as CaDM does."""
 
 BELIEF_ABLATIONS = {

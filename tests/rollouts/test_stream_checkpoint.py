@@ -117,7 +117,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
 def test_a_robot_that_does_not_repeat_itself_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run stopped by the end of its disk goes on; the steps before are made again, and must be the same."""
+    """An adaptation stopped by the end of its disk resumes; the steps before are made again, and must be the same."""
     tiny = ["--rounds", "1", "--steps", "20", "--episodes", "1", "--ensemble.hidden", "8", "--offline.min-steps", "10"]
     plan = ["--ensemble.weight-decay", "0", "0", "--controller.horizon", "3", "--planner.candidates", "20"]
     run, out = tmp_path / "run", tmp_path / "out"
@@ -145,7 +145,7 @@ def test_a_robot_that_does_not_repeat_itself_is_told(
     assert main([*adapt, "--seed", "1"]) == 2
     assert "is what is left of an adaptation with another seed" in capsys.readouterr().err
     assert main(adapt) == 0
-    assert "goes on after 5 steps" in capsys.readouterr().out
+    assert "resumes after 5 steps" in capsys.readouterr().out
     assert not (out / "unfinished").exists()
     rows = (out / "steps.jsonl").read_bytes()
     assert main([*adapt[:-1], str(tmp_path / "other")]) == 0

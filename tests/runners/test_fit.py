@@ -102,7 +102,7 @@ def test_a_replay_that_was_stopped_goes_on_with_the_same_contexts_alone(
     told = refused([*follow, "0:2,3:10"], capsys)
     assert "is what is left of an adaptation with another context or schedule" in told
     assert main([*follow, "0:2,3:6"]) == 0
-    assert "goes on after 5 steps" in capsys.readouterr().out
+    assert "resumes after 5 steps" in capsys.readouterr().out
     rows = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
     assert [row["context"] for row in rows] == [2.0] * 3 + [6.0] * 2
 

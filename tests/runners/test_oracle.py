@@ -1,4 +1,4 @@
-"""The oracle, which is told the true context: through every command, and whether it listens."""
+"""The oracle, which is given the true context: through every command, and whether it uses it."""
 
 import json
 from pathlib import Path
@@ -89,7 +89,7 @@ def test_two_runs_are_the_same_and_a_resumed_one_too(tmp_path: Path) -> None:
 
 
 def test_it_is_told_of_every_step_of_a_schedule(run: Path) -> None:
-    """Told of the switch it foretells what comes after far better than one that still believes in the old context."""
+    """Given the switch it predicts what comes after far better than one that still believes in the old context."""
 
     def after_switch(told: bool) -> float:
         schedule = Schedule(((0, 2.0), (10, 10.0)))
@@ -122,9 +122,9 @@ def test_evaluate_compare_export_and_diagnose(run: Path, tmp_path: Path, capsys:
     assert main(["export", str(run), "--npz", str(tmp_path / "data.npz")]) == 0
     small = ["--draws", "100", "--horizon", "3", "--particles", "20", "--out", str(tmp_path)]
     assert main(["diagnose", str(run), *small]) == 0
-    assert "told the true context and infers nothing, has no posterior to judge" in capsys.readouterr().out
-    assert "told its context" in (tmp_path / "report.md").read_text()
-    assert "told the true context and infers nothing, has no posterior: leave" in refused(
+    assert "given the true context and infers nothing, has no posterior to judge" in capsys.readouterr().out
+    assert "given its context" in (tmp_path / "report.md").read_text()
+    assert "given the true context and infers nothing, has no posterior: leave" in refused(
         ["diagnose", str(run), *small, "--refits", "1"], capsys
     )
 

@@ -197,7 +197,7 @@ def _predicts_worse(stream: Stream) -> tuple[str, int] | None:
 
 
 def _drifts(stream: Stream) -> tuple[str, int] | None:
-    """Whether the belief goes on in one direction by more than it gives itself room for."""
+    """Whether the belief keeps moving in one direction by more than it gives itself room for."""
     if stream.steps <= 2 * RECENT:
         return None
     now, before = stream.moves(), stream.moves(RECENT)

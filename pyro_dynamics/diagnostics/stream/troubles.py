@@ -33,7 +33,7 @@ class Trouble:
 def wrong_posterior(steps: Sequence[int], judged: Sequence[Importance], since: Sequence[int]) -> list[Trouble]:
     """Stretches over which k-hat is not below its threshold at two checkpoints running or more.
 
-    Where the belief is only wide it is not wrong, and its draws are too few to say more.
+    Where the belief is only over-dispersed it is not wrong, and its draws are too few to say more.
 
     A change of context begins a new one: the belief is then wrong about another thing. A stretch lasts until the
     checkpoint that is well again; a single one, between others or at the very end, ends nothing.
