@@ -130,7 +130,8 @@ def test_an_adaptation_is_judged_along_its_stream(
     assert main(["diagnose", str(out)]) == 0
     printed = capsys.readouterr().out
     told = json.loads((out / "diagnose" / "diagnostics.json").read_text())
-    assert told["verdict"] in printed
+    assert told["verdict"]["word"] in printed
+    assert all(reason in printed for reason in told["verdict"]["reasons"])
     assert told["steps"][-1] == 39
     assert len(told["k_hat"]) == len(told["steps"])
     assert (out / "diagnose" / "report.html").read_text().count("data:image/png;base64,") == 1
