@@ -159,7 +159,7 @@ def test_in_real_time_whatever_the_run_was_trained_with(
     assert online_defaults([str(run), "--realtime", "--update", "kalman"]).update == "kalman"
     arguments = ["--realtime", "--update", "kalman", "--context", "5", "--steps", "3", "--out", str(tmp_path)]
     assert main(["adapt", str(run), *arguments]) == 0
-    assert re.search(r"plan and update: \d+ ms a step", capsys.readouterr().out)
+    assert re.search(r"plan and update: \d+ ms per step", capsys.readouterr().out)
     assert json.loads((tmp_path / "summary.json").read_text())["online"]["update"] == "kalman"
 
 
