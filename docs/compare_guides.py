@@ -18,6 +18,7 @@ from pyro_dynamics.diagnostics.diagnosis import posterior_quality
 from pyro_dynamics.diagnostics.posterior.datatree import of_environment, to_datatree
 from pyro_dynamics.guides import DiagonalGuide, FullRankGuide
 from pyro_dynamics.inference import OfflineConfig
+from pyro_dynamics.io.tables import markdown_head
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.transitions import Transitions
 
@@ -49,7 +50,7 @@ def main(run: Path) -> None:
     print(f"# Two guides on one network: {config.family}\n\n    python docs/compare_guides.py RUN\n")
     print(f"Each guide was fitted for {HOW.min_steps} steps to {len(data)} transitions; {DRAWS} draws are weighted.\n")
     head = [family.axis, "guide", "k-hat", "effective draws", "width", "elpd, nats", "se", "less the best", "its se"]
-    print(f"| {' | '.join(head)} |\n|---|---|{'--:|' * (len(head) - 2)}")
+    print(markdown_head(head, words=2))
     for k, label in enumerate(trees["diagonal"]["posterior"].coords["environment"].to_numpy()):
         loos = {}
         with warnings.catch_warnings():

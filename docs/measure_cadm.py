@@ -11,6 +11,7 @@ import statistics
 import sys
 from pathlib import Path
 
+from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.runners.main import main as pyro_dynamics
 
 SMALL = "--preset cpu --rounds 5 --episodes 1"
@@ -64,15 +65,13 @@ def interval(values: list[float]) -> str:
 
 def main(folder: Path) -> None:
     """Run what is missing, then print the table."""
-    lines = [
-        "| family | agent | seeds | train | moderate | extreme | CaDM's PE-TS, moderate |",
-        "|---|---|--:|--:|--:|--:|---|",
-    ]
+    lines = []
     for (family, agent), (flags, seeds) in JOBS.items():
         found = [scores(run(folder, family, agent, flags, seed)) for seed in range(seeds)]
         cells = [interval([one[name] for one in found]) for name in ("train", "moderate", "extreme")]
-        lines.append(f"| {family} | {agent} | {seeds} | {' | '.join(cells)} | {PUBLISHED[family]} |")
-    print("\n".join(lines))
+        lines.append([family, agent, str(seeds), *cells, str(PUBLISHED[family])])
+    head = ["family", "agent", "seeds", "train", "moderate", "extreme", "CaDM's PE-TS, moderate"]
+    print(markdown_table(head, lines))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pyro_dynamics.diagnostics.latents.collapse import collapse_gap
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.guides import DiagonalConfig, DiagonalGuide
 from pyro_dynamics.inference import OfflineConfig, OfflineInference
+from pyro_dynamics.io.tables import markdown_head, markdown_row
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 from pyro_dynamics.transitions import Transitions
 
@@ -132,7 +133,7 @@ def row(case: str, remedy: str, results: Sequence[Result]) -> str:
         f"{mean([result.log_likelihood for result in results]):.3f}",
         f"{mean([result.elbo for result in results]):.3f}",
     ]
-    return "| " + " | ".join(cells) + " |"
+    return markdown_row(cells)
 
 
 def main() -> None:
@@ -142,8 +143,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     flags = parser.parse_args()
     torch.set_num_threads(1)
-    print("| case | remedy | gate, mean | gate of each seed | active dimensions | rank corr. | held-out LL | ELBO |")
-    print("|---|---|---|---|---|---|---|---|")
+    head = [
+        "case",
+        "remedy",
+        "gate, mean",
+        "gate of each seed",
+        "active dimensions",
+        "rank corr.",
+        "held-out LL",
+        "ELBO",
+    ]
+    print(markdown_head(head))
     for case in CASES:
         for remedy in REMEDIES:
             results = [measure(case, remedy, seed, flags.steps) for seed in range(flags.seeds)]

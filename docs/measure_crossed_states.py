@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pyro_dynamics.io.tables import markdown_head, markdown_row
 from pyro_dynamics.reproduction.sensitivity import crossed_targets
 from pyro_dynamics.runners.common.factory import load_run, set_threads
 from pyro_dynamics.seeding import derive_seed
@@ -42,14 +43,15 @@ def crossed_log_likelihood(path: Path) -> tuple[Tensor, Tensor]:
 def main() -> None:
     """Print the table."""
     set_threads(1)
-    print("| run | own context (nats per step) | other contexts | lost |\n|---|--:|--:|--:|")
+    print(markdown_head(["run", "own context (nats per step)", "other contexts", "lost"], words=1))
     for path in map(Path, sys.argv[1:]):
         found, own = crossed_log_likelihood(path)
         count = found.shape[1]
         means = torch.stack([found[own == k].mean(0) for k in range(count)])  # [K, K]: states of, physics of
         at_home = means.diagonal().mean()
         elsewhere = (means.sum() - means.diagonal().sum()) / (count * (count - 1))
-        print(f"| {path.name} | {at_home:.2f} | {elsewhere:.2f} | {at_home - elsewhere:.2f} |", flush=True)
+        numbers = (at_home, elsewhere, at_home - elsewhere)
+        print(markdown_row([path.name, *(f"{value:.2f}" for value in numbers)]), flush=True)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from measure_long_run import resident_mib
 from tqdm import tqdm
 
 from pyro_dynamics.inference import KalmanUpdateConfig
+from pyro_dynamics.io.tables import markdown_head, markdown_row
 from pyro_dynamics.rollouts.adaptation import adapt
 from pyro_dynamics.rollouts.adaptation_summary import as_row
 from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
@@ -56,10 +57,11 @@ def main() -> None:
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
     with tempfile.TemporaryDirectory() as folder:
         milliseconds, mebibytes = measure(Path(folder), steps)
-    print("| steps | ms per step (median) | ms (99 % below) | MiB at the end |\n|---|---|---|---|")
+    print(markdown_head(["steps", "ms per step (median)", "ms (99 % below)", "MiB at the end"]))
     for part in np.array_split(np.arange(steps), 10):
         times, last = milliseconds[part], part[-1] + 1
-        print(f"| {last} | {np.median(times):.2f} | {np.quantile(times, 0.99):.2f} | {mebibytes[part[-1]]:.1f} |")
+        numbers = f"{np.median(times):.2f}", f"{np.quantile(times, 0.99):.2f}", f"{mebibytes[part[-1]]:.1f}"
+        print(markdown_row([str(last), *numbers]))
     late = np.arange(steps // 10, steps)
     slope = np.polyfit(late / 1000, mebibytes[late], 1)[0]
     print(f"\nmemory after the first tenth: {1024 * slope:+.2f} KiB per 1000 steps")

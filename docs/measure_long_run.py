@@ -14,6 +14,7 @@ from tqdm import trange
 
 from pyro_dynamics.guides import DiagonalGuide
 from pyro_dynamics.inference import BELIEFS, UPDATES
+from pyro_dynamics.io.tables import markdown_head, markdown_row
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 
 
@@ -48,8 +49,16 @@ def main() -> None:
     """Print the table."""
     torch.set_num_threads(1)
     updates = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    print("| belief | update | updates | ms, first tenth (median) | ms, last | MiB after a tenth | MiB at the end |")
-    print("|---|---|---|---|---|---|---|")
+    head = [
+        "belief",
+        "update",
+        "updates",
+        "ms, first tenth (median)",
+        "ms, last",
+        "MiB after a tenth",
+        "MiB at the end",
+    ]
+    print(markdown_head(head))
     for belief, update in [
         ("recursive", "kalman"),
         ("window", "kalman"),
@@ -60,8 +69,8 @@ def main() -> None:
         milliseconds, memory = measure(belief, update, count)
         tenth = count // 10
         early, late = (sorted(part)[tenth // 2] for part in (milliseconds[:tenth], milliseconds[-tenth:]))
-        numbers = f"{early:.2f} | {late:.2f} | {memory[tenth]:.0f} | {memory[-1]:.0f}"
-        print(f"| {belief} | {update} | {count} | {numbers} |", flush=True)
+        numbers = f"{early:.2f}", f"{late:.2f}", f"{memory[tenth]:.0f}", f"{memory[-1]:.0f}"
+        print(markdown_row([belief, update, str(count), *numbers]), flush=True)
 
 
 if __name__ == "__main__":

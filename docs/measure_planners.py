@@ -29,6 +29,7 @@ from pyro_dynamics.control import (
     Planner,
     Precision,
 )
+from pyro_dynamics.io.tables import markdown_head, markdown_row
 from pyro_dynamics.rollouts.rollout import rollout
 from pyro_dynamics.runners.common.configuration import preset_config
 from pyro_dynamics.runners.common.factory import build_group, describe_planning, load_run, set_threads
@@ -105,10 +106,10 @@ def main(
     print(
         f"Mean return of {config.steps} steps over {contexts} trained environments, with its standard error over "
         f"{SEEDS} seeds; horizon {config.controller.horizon}, {config.controller.particles} particles. "
-        "Evaluations are action sequences per step. The time is CPU time, on one thread, for one plan of "
+        "Evaluations are action sequences in a step. The time is CPU time, on one thread, for one plan of "
         f"{contexts * SEEDS} environments, {describe_planning(config.precision)}.\n"
     )
-    print("| planner | settings | noise | evaluations | return | by environment | ms |\n|---|---|---|--:|--:|---|--:|")
+    print(markdown_head(["planner", "settings", "noise", "evaluations", "return", "by environment", "ms"]))
     envs = family.make_vector(family.train * SEEDS, config.steps)
     environment = torch.arange(contexts).repeat(SEEDS)
     seeds = [derive_seed(one, "planners", k) for one in named for k in range(contexts)]
@@ -122,12 +123,9 @@ def main(
         mean, error = of_seeds.mean(), of_seeds.mean(1).std() / math.sqrt(SEEDS)
         each = " ".join(f"{value:.0f}" for value in of_seeds.mean(0))
         cost = 1000 * seconds / config.steps
-        print(
-            f"| {chosen['planner']} | {differences(row.config)} | {'common' if row.common_noise else 'own'} "
-            f"| {row.evaluations} | {mean:.0f} +- {error:.0f} "
-            f"| {each} | {cost:.0f} |",
-            flush=True,
-        )
+        noise = "common" if row.common_noise else "own"
+        cells = [chosen["planner"], differences(row.config), noise, str(row.evaluations)]
+        print(markdown_row([*cells, f"{mean:.0f} +- {error:.0f}", each, f"{cost:.0f}"]), flush=True)
     envs.close()
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Independent, Normal
 
 from pyro_dynamics.control import CEM, MPC, MPCConfig, Planner, TrajectorySampler
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, last_line
 from pyro_dynamics.inference import (
     Belief,
     OfflineConfig,
@@ -91,7 +91,7 @@ class Agent:
 
     @property
     def belief_dim(self) -> int:
-        """The size of a latent that is inferred; 0 for a generalist or specialist, and for an oracle, which is told."""
+        """The size of a latent that is inferred; 0 for a generalist or specialist, and for an oracle."""
         return self.latent_dim if self.guide.infers else 0
 
     def posterior(self) -> Distribution:
@@ -110,13 +110,13 @@ class Agent:
         return elbo
 
     def set_context(self, contexts: Sequence[Any]) -> None:
-        """The true contexts of the K environments, which an oracle takes over; other agents look away."""
+        """The true contexts of the K environments, which an oracle takes over; other agents ignore them."""
         if self.guide.context_given:
             self.guide.set_context(contexts)
             self.belief.set_prior()
 
     def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
-        """Planned actions ``[B, A]`` for robots in states ``[B, S]`` of environments ``[B]``."""
+        """Planned actions ``[B, A]`` for states ``[B, S]`` of environments ``[B]``."""
         return self.controller.act(state, self.posterior(), environment, generator)
 
     def observe(
@@ -155,7 +155,7 @@ class Agent:
         samples: int = 64,
         factor: Tensor | None = None,
     ) -> Tensor:
-        """The CDF of the prediction at what happened, ``[B, T]``, under the belief as it is now.
+        """The CDF of the prediction at what was observed, ``[B, T]``, under the belief as it is now.
 
         Uniform on [0, 1] where the belief and the network are calibrated. The arguments are those of
         :meth:`log_predictive`, and a factor on the predicted standard deviations, ``[B, T]``.
@@ -271,8 +271,9 @@ class Agent:
             self.task.load_state_dict(state.get("task", {}))  # older checkpoints have none
             self.belief.set_prior()
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as fault:
-            reason = str(fault).strip().splitlines()[-1].strip()
-            raise UserError(f"the checkpoint is from another architecture than the configuration: {reason}") from None
+            raise UserError(
+                f"the checkpoint is from another architecture than the configuration: {last_line(fault)}"
+            ) from None
 
 
 def mixture_pit(location: Tensor, scale: Tensor, targets: Tensor) -> Tensor:
@@ -281,7 +282,7 @@ def mixture_pit(location: Tensor, scale: Tensor, targets: Tensor) -> Tensor:
     Args:
         location: ``[n, M, B, T]``: n draws of e, M members.
         scale: ``[n, M, B, T]``.
-        targets: what happened, ``[B, T]``.
+        targets: what was observed, ``[B, T]``.
 
     Returns:
         ``[B, T]``, in [0, 1].

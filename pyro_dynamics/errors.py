@@ -2,19 +2,30 @@
 
 
 class UserError(Exception):
-    """A mistake in what the user asked for, told in one line that says what to do.
+    """A mistake in what the user asked for, reported in one line that says what to do.
 
     Runners print the line and exit with code 2. Every other exception is a fault of ours and keeps its traceback.
     """
 
 
 class EnvironmentFault(UserError):
-    """Somebody's environment did what it must not, told in one line; its own exception, if any, is the cause."""
+    """Somebody's environment did what it must not, reported in one line; its own exception, if any, is the cause."""
 
 
-def first_line(fault: BaseException) -> str:
-    """What went wrong, for a line that tells it."""
-    return (str(fault).strip() or repr(fault)).splitlines()[0]
+def first_line(fault: BaseException | str) -> str:
+    """What went wrong, for a line of an error: the first one of the words of an exception, or of a text."""
+    return _lines(fault)[0].strip()
+
+
+def last_line(fault: BaseException | str) -> str:
+    """The last one, which is where tracebacks, and torch where a state does not fit, say what it was."""
+    return _lines(fault)[-1].strip()
+
+
+def _lines(fault: BaseException | str) -> list[str]:
+    if isinstance(fault, str):
+        return fault.strip().splitlines() or ["it said nothing"]
+    return str(fault).strip().splitlines() or [repr(fault)]
 
 
 def require_positive(settings: object, *names: str) -> None:

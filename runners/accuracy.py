@@ -38,6 +38,7 @@ from pyro_dynamics.inference import (
 )
 from pyro_dynamics.inference.log_joint import whole_batch
 from pyro_dynamics.io.files import make_folder, write_bytes, write_json
+from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
 from pyro_dynamics.runners.common.factory import set_threads
 from pyro_dynamics.runners.main import run_as_module
@@ -86,7 +87,7 @@ class AccuracyFlags:
     repeats: int = 5
     """Updates whose median time is reported."""
     threads: int = 1
-    """Processor threads."""
+    """CPU threads."""
 
     def __post_init__(self) -> None:
         require_positive(self, "steps", "samples", "practice", "repeats")
@@ -353,13 +354,12 @@ TIME_COLUMNS = {"milliseconds": ("CPU time, ms", ".1f")}
 
 def markdown(rows: Iterable[Row], columns: dict[str, tuple[str, str]]) -> str:
     """A Markdown table; what cannot be measured is a dash."""
-    lines = [f"| guide | update | {' | '.join(heading for heading, _ in columns.values())} |"]
-    lines.append("|---|---" + "|--:" * len(columns) + "|")
+    lines = []
     for entry in rows:
         values = ((entry.get(key), form) for key, (_, form) in columns.items())
         cells = ("-" if value is None else format(value, form) for value, form in values)
-        lines.append(f"| {entry['guide']} | {entry['update']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append([entry["guide"], entry["update"], *cells])
+    return markdown_table(["guide", "update", *(heading for heading, _ in columns.values())], lines, words=2)
 
 
 if __name__ == "__main__":

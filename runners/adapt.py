@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 import tyro
 from tqdm import tqdm
 
@@ -24,23 +25,25 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import make_folder, write_bytes, write_json, write_json_lines, write_whole
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.io.untrusted_folders import file_name, stamped
 from pyro_dynamics.plots.figures import draw_adaptation
 from pyro_dynamics.plots.video import Film, make_robots
-from pyro_dynamics.rollouts.adaptation import AdaptationStep, adapt, replay, telling
-from pyro_dynamics.rollouts.adaptation_summary import as_row, coverage_line, health, line, reached, summarise
+from pyro_dynamics.rollouts.acting import ContextChange
+from pyro_dynamics.rollouts.adaptation import BELIEF_DRAWS, AdaptationStep, adapt, replay
+from pyro_dynamics.rollouts.adaptation_summary import as_row, coverage_line, line, summarise
 from pyro_dynamics.rollouts.fault_log import Faults
 from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
 from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
+from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
 from pyro_dynamics.runners.common.logged_stream import read_stream
 from pyro_dynamics.runners.main import run_as_module
+from pyro_dynamics.transitions import Transitions
 
 UNFINISHED = "unfinished"
 """The folder of the steps of an adaptation that has not come to its end, inside that of its results."""
-BELIEF_DRAWS = 400
-"""Draws of the belief that are stored after each step: the tail of k-hat is then fitted to about 60 of them."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,11 @@ class AdaptFlags:
     """Act in one environment with a trained model, updating the belief after every step (Eq. 5).
 
     With --replay it follows logged steps instead, without acting. The belief begins at the prior N(0, I). Prints a line
-    a step, and stores the steps as JSON lines, the transitions, draws of the belief, a summary and a picture in
-    DIR/adapt/NAME. At the end it tells how many of the targets lay in their 90 % intervals before they were seen, and
-    whether the belief can be trusted: healthy, collapsed, stale, over-confident or out of the trained range.
+    a step, and stores the steps as JSON lines, the transitions, draws of the belief, a summary and a figure in
+    DIR/adapt/NAME. At the end it reports how many of the targets lay in their 90 % intervals before they were seen, and
+    the verdict that `diagnose` also gives: believe, stale, overconfident, out of the trained range, collapsed, ...
 
-    The steps are brought to the disk every second. If it is stopped, the same command goes on after the last of them;
+    The steps are brought to the disk every second. If it is stopped, the same command resumes after the last of them;
     one with --video begins anew.
     """
 
@@ -67,16 +70,16 @@ class AdaptFlags:
     (start, standard deviation of a step, bounds), file:PATH (CSV or JSON of step and context); see docs/families.md."""
     replay: str | None = None
     """Logged steps to follow: an .npz file, or a Minari data set by id or folder (see `fit`). The true parameter may be
-    told by --context or --schedule."""
+    given by --context or --schedule."""
     environment: str | None = None
     """Which environment of the logged data, if it has several."""
     group: str | None = None
-    """Column of the logged data that tells its environments apart; as in the fit by default."""
+    """Column of the logged data that distinguishes its environments; as in the fit by default."""
     realtime: bool = False
-    """Plan and update within a robot's clock of 50 ms, as the preset `realtime` does, whatever the run was trained
+    """Plan and update within a real-time budget of 50 ms, as the preset `realtime` does, whatever the run was trained
     with; the first update compiles, which takes some ten seconds."""
     video: bool = False
-    """Film the robot, with the belief beside it."""
+    """Film the episode, with the belief beside it."""
     steps: int | None = None
     """Steps to act; by default as many as an episode of training has, and 500 after the last change of a schedule. Of
     logged steps, so many from the first one on; all by default."""
@@ -92,7 +95,7 @@ class AdaptFlags:
     quiet: bool = False
     """Print only the summary."""
     threads: int = 1
-    """Processor threads."""
+    """CPU threads."""
     device: Device | None = None
     """Where plans and compiled updates are computed, cpu or cuda; as in the run by default."""
 
@@ -112,7 +115,7 @@ class Episode:
         stream_state: of the agents that make them.
         steps: how many, at most.
         out: the folder of the results.
-        told: what the summary tells of where the steps come from.
+        source: what the summary says of where the steps come from.
         film: the video, if there is to be one.
         faults: what the environment does wrong on the way, which ends the stream.
     """
@@ -121,7 +124,7 @@ class Episode:
     stream_state: StreamState
     steps: int
     out: Path
-    told: dict[str, Any]
+    source: dict[str, Any]
     film: Film | None = None
     faults: Faults = field(default_factory=Faults)
 
@@ -139,11 +142,11 @@ def main(arguments: Sequence[str]) -> None:
             "seed": flags.seed,
             "checkpoint": folder.last_round if flags.checkpoint is None else flags.checkpoint,
             "steps": episode.steps,
-            **episode.told,
+            **episode.source,
             "online": asdict(flags.online),
         }
         decisive = {name: value for name, value in settings.items() if name != "run"}  # it may have been moved
-        truth = [flags.context, flags.schedule]  # which the summary of a replay does not tell
+        truth = [flags.context, flags.schedule]  # which the summary of a replay does not hold
         checkpoint = StreamCheckpoint(
             episode.out / UNFINISHED, decisive | {"context or schedule": truth, "config": asdict(config)}
         )
@@ -161,7 +164,7 @@ def make_steps(flags: AdaptFlags, episode: Episode, checkpoint: StreamCheckpoint
     if resume_point is None:
         checkpoint.clear()
     else:
-        print(f"goes on after {len(resume_point)} steps, which are in {checkpoint.path}")
+        print(f"resumes after {len(resume_point)} steps, which are in {checkpoint.path}")
     if not flags.quiet:
         numbers = f"{'reward':>8} {'log p(s)':>9} {'in 90 %':>8}"
         print(f"{'step':>5} {family.axis:>20} {numbers}  belief: mean +- sd of each latent")
@@ -195,30 +198,30 @@ def tell_results(
     """
     out, faults, rows = episode.out, episode.faults, checkpoint.rows()
     summary = summarise(rows, trained, family) | faults.of([0])
-    summary["health"] = health(rows, trained, expected)
+    adaptation = made_by(checkpoint, rows, settings)
     write_json_lines(out / "steps.jsonl", rows)
-    write_stream(out, checkpoint)
-    write_json(out / "summary.json", stamped(settings | summary))
-    write_bytes(out / "belief.png", picture(rows, trained, family))
+    write_stream(out, adaptation)
+    verdict = judge_adaptation(adaptation, trained, family, expected).verdict
+    write_json(out / "summary.json", stamped(settings | summary | {"verdict": asdict(verdict)}))
+    write_bytes(out / "belief.png", figure(rows, trained, family))
     seconds = checkpoint.arrays("seconds")["seconds"]
     checkpoint.remove()
-    rewarded = episode.told.get("rewarded", True)
+    rewarded = episode.source.get("rewarded", True)
     print(f"\nreturn over {len(rows)} steps: " + (f"{summary['return']:.1f}" if rewarded else "no rewards were logged"))
     print(f"mean one-step log-likelihood: {summary['log_likelihood']:.2f} nats")
     print(coverage_line(summary["coverage"]))
-    print(f"{'update' if flags.replay else 'plan and update'}: {1000 * np.median(seconds):.0f} ms a step (median)")
+    print(f"{'update' if flags.replay else 'plan and update'}: {1000 * np.median(seconds):.0f} ms per step (median)")
     for entry in summary["belief"]:
         print(f"after step {entry['step']} ({family.axis}: {label(entry['context'])}): {entry['words']}")
-    for index, finding in enumerate(summary["health"]):
-        print(f"{'also' if index else 'belief'}: {finding['state']}: {finding['why']}")
+    print(verdict.text)
     film = "" if episode.film is None else f"\nvideo: {episode.film.path}"
-    print(f"results: {out}\npicture: {out / 'belief.png'}{film}")
+    print(f"results: {out}\nfigure: {out / 'belief.png'}{film}")
     if faults.now:
         raise UserError(f"cut short after {len(rows)} steps, whose results were kept: {faults.now[0]}")
 
 
 def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Family, trained: AgentGroup) -> Episode:
-    """Make the robot.
+    """Make the environment.
 
     Raises:
         UserError: if a flag makes no sense, or the run has no simulator.
@@ -243,13 +246,15 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
         group,
         robots,
         flags.seed,
-        before_step=telling(group, [schedule]),
+        before_step=ContextChange(group, [schedule]),
         belief_draws=BELIEF_DRAWS,
         on_fault=faults,
         stream_state=stream_state,
     )
-    told = {"schedule": [list(change) for change in schedule.changes]}
-    return Episode(lambda resume_point: stream(resume_point=resume_point), stream_state, steps, out, told, film, faults)
+    source = {"schedule": [list(change) for change in schedule.changes]}
+    return Episode(
+        lambda resume_point: stream(resume_point=resume_point), stream_state, steps, out, source, film, faults
+    )
 
 
 def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family, trained: AgentGroup) -> Episode:
@@ -293,22 +298,31 @@ def name_of(flags: AdaptFlags, what: str, steps: int) -> str:
     return file_name(what) + f"-steps{steps}-seed{flags.seed}{checkpoint}"
 
 
-def write_stream(out: Path, checkpoint: StreamCheckpoint) -> None:
+def made_by(checkpoint: StreamCheckpoint, rows: list[dict[str, Any]], settings: dict[str, Any]) -> Adaptation:
+    """All steps as ``diagnose`` reads them from the results."""
+    arrays = checkpoint.arrays("state", "action", "next_state", "reward", "latent", "log_q")
+    latent, log_q = (arrays.pop(name) for name in ("latent", "log_q"))
+    observed = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    environment = torch.zeros(len(rows), dtype=torch.long)
+    transitions = Transitions(**observed, environment=environment, step=torch.arange(len(rows)))
+    if not latent.shape[-1]:
+        return Adaptation(rows, transitions, None, None, settings)
+    return Adaptation(rows, transitions, latent, log_q.astype(np.float32), settings)
+
+
+def write_stream(out: Path, made: Adaptation) -> None:
     """Write ``transitions.npz`` and, of an agent with a latent, ``beliefs.npz``: draws of the belief after each step
     ``[T, S, d]``, and its log density at them in nats ``[T, S]``.
     """
-    happened = checkpoint.arrays("state", "action", "next_state", "reward")
-    steps = len(happened["reward"])
-    happened |= {"environment": np.zeros(steps, dtype=np.int64), "step": np.arange(steps)}
-    write_whole(out / "transitions.npz", lambda file: np.savez(file, allow_pickle=False, **happened))
-    believed = checkpoint.arrays("latent", "log_q")
-    if believed["latent"].shape[-1]:
-        write_whole(out / "beliefs.npz", lambda file: np.savez(file, allow_pickle=False, **believed))
-    else:
+    write_whole(out / "transitions.npz", lambda file: np.savez(file, allow_pickle=False, **made.transitions.arrays()))
+    if made.latent is None or made.log_q is None:
         (out / "beliefs.npz").unlink(missing_ok=True)  # of another agent, whose results were here before
+        return
+    believed = {"latent": made.latent, "log_q": made.log_q}
+    write_whole(out / "beliefs.npz", lambda file: np.savez(file, allow_pickle=False, **believed))
 
 
-def picture(rows: Sequence[dict[str, Any]], trained: AgentGroup, family: Family) -> bytes:
+def figure(rows: Sequence[dict[str, Any]], trained: AgentGroup, family: Family) -> bytes:
     """The belief over time."""
     means = trained.beliefs()[0].numpy()
     probe = ContextProbe(means, family.train) if family.numeric and means.shape[1] else None

@@ -20,9 +20,10 @@ from pyro_dynamics.benchmarks.timing import Cost, Work, measure
 from pyro_dynamics.control import CEMConfig, MPCConfig
 from pyro_dynamics.control.precision import Device, Precision
 from pyro_dynamics.environments import find_family
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, last_line
 from pyro_dynamics.inference import OfflineConfig, RecursiveConfig, SVIUpdateConfig
 from pyro_dynamics.io.files import write_bytes, write_json
+from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.plots.scaling_figure import draw_scaling
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, preset_config
 from pyro_dynamics.runners.common.factory import accelerator, action_space, build_agent, describe_planning, set_threads
@@ -50,7 +51,7 @@ class BenchmarkFlags:
     calls: int = 3
     """Calls of each kind that are timed; with --peer also the number of alternations."""
     threads: int = 1
-    """Processor threads."""
+    """CPU threads."""
     precision: Precision = "auto"
     """Of the networks in planning."""
     device: Device = "cpu"
@@ -190,25 +191,24 @@ def peer_times(flags: BenchmarkFlags, bar: tqdm) -> dict[Job, float]:
     except OSError as fault:
         raise UserError(f"--peer must name the Python of an environment with mbrl-lib: {fault}") from None
     if ran.returncode:
-        last = (ran.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise UserError(f"mbrl-lib does not run under {flags.peer}: {last}; how to install it is described in {script}")
+        raise UserError(
+            f"mbrl-lib does not run under {flags.peer}: {last_line(ran.stderr)}; how to install it stands in {script}"
+        )
     bar.update()
-    times: dict[str, float] = json.loads(ran.stdout.strip().splitlines()[-1])
+    times: dict[str, float] = json.loads(last_line(ran.stdout))
     return {("paper", work): seconds for work, seconds in times.items()}
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as Markdown."""
-    lines = [
-        "| work | preset | CPU ms | wall ms | mbrl-lib, CPU ms | ours / theirs |",
-        "|---|---|--:|--:|--:|--:|",
-    ]
+    head = ["work", "preset", "CPU ms", "wall ms", "mbrl-lib, CPU ms", "ours / theirs"]
+    lines = []
     for one in rows:
         theirs = one["peer_cpu_s"]
-        beside = f"{1000 * theirs:.0f} | {one['cpu_s'] / theirs:.2f}" if theirs else " | "
-        cost = f"{1000 * one['cpu_s']:.1f} | {1000 * one['wall_s']:.1f}"
-        lines.append(f"| {one['work'].replace('_', ' ')} | {one['preset']} | {cost} | {beside} |")
-    return "\n".join(lines)
+        beside = [f"{1000 * theirs:.0f}", f"{one['cpu_s'] / theirs:.2f}"] if theirs else ["", ""]
+        cost = [f"{1000 * one['cpu_s']:.1f}", f"{1000 * one['wall_s']:.1f}"]
+        lines.append([one["work"].replace("_", " "), one["preset"], *cost, *beside])
+    return markdown_table(head, lines, words=2)
 
 
 def scales(flags: BenchmarkFlags) -> dict[str, list[tuple[int, Cost]]]:

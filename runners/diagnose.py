@@ -1,4 +1,4 @@
-"""pyro-dynamics diagnose: should one believe this posterior? A report in pictures and in words."""
+"""pyro-dynamics diagnose: should one believe this posterior? A report in figures and in words."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,17 +17,18 @@ from pyro_dynamics.diagnostics.posterior.nuts_check import NutsCheck, compare_wi
 from pyro_dynamics.diagnostics.posterior.simulation_calibration import SBC, simulation_calibration
 from pyro_dynamics.diagnostics.prediction.forecast import traversal
 from pyro_dynamics.diagnostics.prediction.held_out import predict_held_out
-from pyro_dynamics.diagnostics.stream.stream_diagnosis import diagnose_stream
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import Guide
 from pyro_dynamics.io.files import make_folder, plain, write_json, write_tree
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import load_adaptation
+from pyro_dynamics.io.tables import text_table
 from pyro_dynamics.reports.diagnosis_report import Findings, Posterior, run_report
 from pyro_dynamics.reports.report import Report
 from pyro_dynamics.reports.report_folder import write_report
 from pyro_dynamics.reports.stream_report import stream_report
+from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import RunConfig
 from pyro_dynamics.runners.common.factory import build_guide, load_run, set_threads
 from pyro_dynamics.runners.main import run_as_module
@@ -41,21 +42,21 @@ SBC_LENGTH, SBC_DRAWS = 30, 99
 """Transitions of each simulated environment, and draws among which the true latent's rank is taken."""
 NUTS_ROWS, NUTS_DRAWS, NUTS_WARM_UP, NUTS_CHAINS = 50, 200, 200, 2
 """A thinned data set: each leapfrog step of NUTS evaluates the network on all of it."""
-ORACLE = "an oracle, which is told the true context and infers nothing,"
+ORACLE = "an oracle, which is given the true context and infers nothing,"
 
 DRAWS = (1000, 4000)
 """From each posterior; the second where the first is too few for a guide that is much wider than its posterior."""
 MOST = {"draws": 20_000, "particles": 20_000, "refits": 100}
-"""More would fill the memory, and tell nothing new."""
+"""More would fill the memory, and add nothing new."""
 
 
 @dataclass(frozen=True)
 class DiagnoseFlags:
-    """Tell whether the posteriors of a run, or the belief of an adaptation, can be believed.
+    """Judge whether the posteriors of a run, or the belief of an adaptation, can be believed.
 
     For a run: compares the guide with the model by importance sampling (Pareto k-hat), leaves transitions out, and
-    foretells the last round's episodes, which the checkpoint was not trained on, one step ahead and many. Prints a
-    verdict for each environment; writes report.html (one file with its pictures inside), report.md, diagnostics.json
+    predicts the last round's episodes, which the checkpoint was not trained on, one step ahead and many. Prints a
+    verdict for each environment; writes report.html (one file with its figures inside), report.md, diagnostics.json
     and posterior.nc (for ArviZ) to DIR/diagnose.
 
     For the results of `adapt` (DIR/adapt/NAME): k-hat and coverage along the stream, and when the belief went wrong.
@@ -64,17 +65,17 @@ class DiagnoseFlags:
     dir: tyro.conf.Positional[Path]
     """Folder of a trained run, or of the results of an adaptation."""
     draws: int | None = None
-    """Draws from each posterior; by default 1000, and 4000 where a guide is so wide that few of them count."""
+    """Draws from each posterior; by default 1000, and 4000 where a guide is so over-dispersed that few count."""
     horizon: int = 20
     """Steps of the many-step predictions."""
     particles: int = 200
     """Particles of each many-step prediction."""
     refits: int = 0
     """Fit the guide so many times more, from other starts, with the network as it is: the refits become chains, and
-    R-hat tells whether they agree. Seconds to a minute each."""
+    R-hat says whether they agree. Seconds to a minute each."""
     sbc: int = 0
     """Simulate so many environments from the prior, and see whether the online belief about them is calibrated
-    (simulation-based calibration). 200 tell something: seconds with the Kalman update, minutes with svi."""
+    (simulation-based calibration). 200 show something: seconds with the Kalman update, minutes with svi."""
     nuts: bool = False
     """Compare the guide with NUTS in each environment, on a thinned data set. Minutes."""
     compare: tuple[Path, ...] = ()
@@ -86,7 +87,7 @@ class DiagnoseFlags:
     out: Path | None = None
     """Where the report goes; DIR/diagnose by default."""
     threads: int = 1
-    """Processor threads."""
+    """CPU threads."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -117,7 +118,7 @@ def check(flags: DiagnoseFlags) -> None:
     if flags.seed >= 2**63:
         raise UserError(f"--seed must be below 2**63, not {flags.seed}")
     if 0 < flags.sbc < 50:
-        raise UserError(f"--sbc needs at least 50 simulations to tell anything, not {flags.sbc}")
+        raise UserError(f"--sbc needs at least 50 simulations to show anything, not {flags.sbc}")
 
 
 def diagnose_run(flags: DiagnoseFlags) -> None:
@@ -149,19 +150,20 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
             beside_nuts(agent, trained, flags) if flags.nuts else None,
         )
 
-    how = "told its context" if agent.guide.context_given else f"guide {config.guide}"
+    how = "given its context" if agent.guide.context_given else f"guide {config.guide}"
     title = f"{family.name}: {config.agent} agent, {how}, round {m}"
     found = Findings(title, family, agent.task, labels, held_out, posterior)
     settings = {name: getattr(flags, name) for name in ("horizon", "particles", "refits", "seed")}
     settings["draws"] = None if posterior is None else posterior.quality[0].importance.draws
-    numbers = {"verdicts": found.verdicts, "predictions": held_out.quality}
+    verdicts = [{"environment": name, **asdict(one)} for name, one in found.verdicts.items()]
+    numbers = {"verdicts": verdicts, "predictions": held_out.quality}
     if posterior is not None:
         numbers |= {name: getattr(posterior, name) for name in ("quality", "latents", "sbc", "nuts")}
     write_json(out / "diagnostics.json", plain({"run": str(flags.dir), "round": m, "settings": settings, **numbers}))
     print_verdicts(found)
     if config.agent == "oracle":
         print(f"\n{ORACLE} has no posterior to judge: these verdicts are on its predictions")
-    tell_report(run_report(found), out)
+    save_report(run_report(found), out)
 
 
 def weighed(
@@ -190,7 +192,7 @@ def read_transitions(
     m = folder.last_round if checkpoint is None else checkpoint
     rounds = folder.transitions()
     if not m or m >= len(rounds):
-        raise UserError(f"{folder.path} has no trained round to judge: go on with train --resume {folder.path}")
+        raise UserError(f"{folder.path} has no trained round to judge: resume it with train --resume {folder.path}")
     for index, data in enumerate(rounds[: m + 1]):
         where = f"{folder.path}, round {index}"
         data.require_of(environments, task.state_dim, task.action_dim, where)
@@ -259,36 +261,24 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     """Judge the belief along an adaptation."""
     adaptation = load_adaptation(flags.dir)
     run = run_of(flags.dir, adaptation.summary)
-    _, _, family, group = load_run(run, adaptation.summary["checkpoint"])
-    if adaptation.summary.get("network", group.fingerprint()) != group.fingerprint():  # older ones do not tell it
+    folder, _, family, group = load_run(run, adaptation.summary["checkpoint"])
+    if adaptation.summary.get("network", group.fingerprint()) != group.fingerprint():  # older ones do not hold it
         raise UserError(f"{flags.dir} was made with another network than the one that {run} holds now: adapt again")
     for context in {context for context in adaptation.contexts if context is not None}:  # logged streams may not know
         family.parse_context(context)  # one that the family does not know is refused in words
     out = make_folder(flags.out or flags.dir / "diagnose")
-    means = group.beliefs()[0].numpy()
-    diagnosis = diagnose_stream(
-        group.agents[0],
-        adaptation.transitions,
-        adaptation.latent,
-        adaptation.log_q,
-        adaptation.contexts,
-        adaptation.temperature,
-        coverage=adaptation.coverage,
-        trained_means=means,
-        trained_contexts=family.train,
-        parameters=family.parameters,
-    )
-    report = stream_report(adaptation, diagnosis, family, means)
+    expected = reached(folder, adaptation.summary["checkpoint"])
+    diagnosis = judge_adaptation(adaptation, group, family, expected)
+    report = stream_report(adaptation, diagnosis, family, group.beliefs()[0].numpy())
     write_json(out / "diagnostics.json", plain({"adaptation": str(flags.dir), **asdict(diagnosis)}))
-    print(f"{diagnosis.verdict}:")
-    print("\n".join(f"  {one.words}" for one in diagnosis.trouble) or f"  {diagnosis.why}")
-    tell_report(report, out)
+    print(diagnosis.verdict.text)
+    save_report(report, out)
 
 
 def run_of(folder: Path, summary: dict[str, Any]) -> Path:
     """The run whose agent adapted: two folders up, or where it was then if the results were put elsewhere.
 
-    The latter is a path that a file names, and so it is told; what is there is read as data, and nothing is written.
+    The latter is a path that a file names, and so it is printed; what is there is read as data, and nothing is written.
 
     Raises:
         UserError: if it is in neither place.
@@ -303,15 +293,12 @@ def run_of(folder: Path, summary: dict[str, Any]) -> Path:
 
 def print_verdicts(found: Findings) -> None:
     """One line for each environment."""
-    width = max(len(one.words) for one in found.verdicts) + 2
-    first = max(21, len(found.family.axis) + 2)
-    print(f"\n{found.family.axis:<{first}}{'verdict':<{width}}why")
-    for one in found.verdicts:
-        print(f"{one.environment:<{first}}{one.words:<{width}}{one.why}")
+    rows = [[name, one.word, one.why] for name, one in found.verdicts.items()]
+    print("\n" + text_table([found.family.axis, "verdict", "why"], rows, words=2))
 
 
-def tell_report(report: Report, out: Path) -> None:
-    """Write the report, and tell where it is."""
+def save_report(report: Report, out: Path) -> None:
+    """Write the report, and say where it is."""
     print(f"\nreport: {write_report(report, out)}")
     if (out / "posterior.nc").exists():
         print(f"posterior for ArviZ: {out / 'posterior.nc'}")

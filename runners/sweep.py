@@ -12,9 +12,10 @@ from tqdm import tqdm
 
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.environments.checked_env import require_step_limit
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, last_line
 from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.io.files import make_folder, write_bytes
+from pyro_dynamics.io.tables import text_table
 from pyro_dynamics.runners import train
 from pyro_dynamics.runners.common.configuration import Preset
 from pyro_dynamics.runners.common.factory import action_space, build_group
@@ -185,7 +186,7 @@ def record_end(job: Job, failure: str, folder: SweepFolder) -> str:
     if failure:
         make_folder(file.parent)
         write_bytes(file, failure.encode())
-        return f"failed: {failure.strip().splitlines()[-1]} (traceback: {file})"
+        return f"failed: {last_line(failure)} (traceback: {file})"
     file.unlink(missing_ok=True)
     row = job.row(folder, "finished")
     return f"finished, mean return {row['mean_return']:.1f} in round {row['rounds']}"
@@ -194,21 +195,13 @@ def record_end(job: Job, failure: str, folder: SweepFolder) -> str:
 def print_table(rows: Sequence[dict[str, Any]], folder: SweepFolder) -> None:
     """The jobs, their returns and their places."""
     titles = ("family", "agent", "guide", "seed", "rounds", "mean return", "tries", "folder")
-    lines = [titles]
+    lines = []
     for row in rows:
         mean = "-" if row["mean_return"] is None else f"{row['mean_return']:.1f}"
         place = str(folder.run(row["folder"])) + ("" if row["state"] == "finished" else f" ({row['state']})")
         numbers = (row["seed"], "-" if row["rounds"] is None else row["rounds"], mean, row["tries"])
         lines.append((row["family"], row["agent"], row["guide"] or "-", *map(str, numbers), place))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    print()
-    for line in lines:
-        cells = [
-            f"{cell:<{width}}" if i < 3 else f"{cell:>{width}}"
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        print("  ".join([*cells[:-1], line[-1]]))
-    print(f"\ntable: {folder.path / 'sweep.json'}")
+    print(f"\n{text_table(titles, lines, words=3)}\n\ntable: {folder.path / 'sweep.json'}")
 
 
 if __name__ == "__main__":

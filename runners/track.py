@@ -1,6 +1,7 @@
 """pyro-dynamics track: compare how fast, and at what price, beliefs follow a change in mid-episode."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,16 +11,22 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from pyro_dynamics.data_files import read_json, structure
+from pyro_dynamics.data_files import structure
 from pyro_dynamics.datasets.logged_family import require_simulator
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
+from pyro_dynamics.diagnostics.verdict import Verdict, Word
 from pyro_dynamics.environments import Context, Family, Schedule, numbers
 from pyro_dynamics.environments.checked_env import limit_steps, require_step_limit
 from pyro_dynamics.environments.context_text import columns
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference import BELIEFS, UPDATES
 from pyro_dynamics.io.files import make_folder, write_bytes, write_json
+from pyro_dynamics.io.reuse import not_made, stored_result, write_result
+from pyro_dynamics.io.stream_folder import Adaptation
+from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.plots.tracking_figure import draw_tracks
+from pyro_dynamics.rollouts.acting import ContextChange
+from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.rollouts.tracking import Track, summarise, track
 from pyro_dynamics.runners.common.configuration import OnlineConfig
 from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
@@ -34,9 +41,10 @@ ORACLE_RESET = "oracle-reset"
 class TrackFlags:
     """Measure how beliefs follow a hidden parameter that changes in mid-episode.
 
-    Every belief and update acts through the same schedule with the same seeds, beside the
-    oracle-reset baseline, which returns to the prior at the change. Prints a table; stores it, every step and a figure
-    in DIR/track/SCHEDULE. What was measured before is not measured again, so a killed command resumes where it was.
+    Every belief and update acts through the same schedule with the same seeds, beside the oracle-reset baseline, whose
+    belief returns to the prior when the truth changes. Prints a table with the verdict that `adapt` and `diagnose` give
+    of the same stream; stores it, every step and a figure in DIR/track/SCHEDULE. What was measured before is not
+    measured again, so a killed command resumes where it was.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -61,7 +69,7 @@ class TrackFlags:
     """Seconds that one step or reset of an environment may take; one that takes longer ends the command. No limit by
     default."""
     threads: int = 1
-    """Processor threads."""
+    """CPU threads."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -76,6 +84,11 @@ def main(arguments: Sequence[str]) -> None:
     probe = ContextProbe(trained.beliefs()[0].numpy(), [place(context) for context in family.train])
     temperature = config.online.temperature if flags.temperature is None else flags.temperature
 
+    expected = reached(folder, None)
+
+    def judge(made: Adaptation) -> Verdict:
+        return judge_adaptation(made, trained, family, expected).verdict
+
     tracks: dict[str, Track] = {}
     methods = [(belief, update) for update in flags.updates for belief in flags.beliefs]
     with tqdm(total=len(methods) * steps, unit="step", disable=None) as bar:
@@ -88,16 +101,17 @@ def main(arguments: Sequence[str]) -> None:
             result = stored_track(file, settings)
             if result is None:
                 group = group_for(load_run(flags.dir, online=online)[-1], family, [schedule.at(0)] * flags.seeds)
-                environments = family.make_vector([schedule] * flags.seeds, steps)
-                limit_steps(environments, flags.step_limit)
-                reset_at = schedule.changes[-1][0] if belief == ORACLE_RESET else None
-                result = track(group, environments, probe, flags.seed, reset_at, lambda: bar.update(1))
-                environments.close()
+                envs = family.make_vector([schedule] * flags.seeds, steps)
+                limit_steps(envs, flags.step_limit)
+                schedules = [schedule] * flags.seeds
+                reset = ContextChange(group, schedules, reset=True) if belief == ORACLE_RESET else None
+                result = track(group, envs, probe, flags.seed, judge, reset, lambda: bar.update(1))
+                envs.close()
                 if (lasted := len(result.reward[0])) <= schedule.last_change:
                     raise UserError(
                         f"every episode ended within {lasted} steps, before the change: let it come earlier"
                     )
-                write_json(file, {"settings": settings, "track": result.as_json()})
+                write_result(file, settings, "track", result)
             else:
                 bar.update(steps)
             tracks[f"{belief} {update}"] = result
@@ -109,7 +123,7 @@ def main(arguments: Sequence[str]) -> None:
         name: summarise(value, change, goal, tracks.get(f"{ORACLE_RESET} {name.split()[1]}"), settle)
         for name, value in tracks.items()
     }
-    table = "\n".join(table_rows(summary))
+    table = table_of(summary)
     write_json(out / "summary.json", {"run": str(flags.dir), "schedule": flags.schedule, "methods": summary})
     truth = np.array([place(schedule.at(step)) for step in range(steps)])
     write_bytes(out / "table.md", (table + "\n").encode())
@@ -136,22 +150,28 @@ def line_of(family: Family, schedule: Schedule) -> tuple[Callable[[Context], flo
 
 
 def stored_track(file: Path, settings: dict[str, Any]) -> Track | None:
-    """What was measured before with the same settings, if it was."""
-    if not file.exists():
-        return None
+    """What was measured before with the same settings, if it was.
+
+    Raises:
+        UserError: if the file holds something else.
+    """
+    stored = stored_result(file, settings, "track")
     try:
-        stored = read_json(file)
-        return read_track(stored["track"]) if stored["settings"] == settings else None
-    except (OSError, ValueError, TypeError, KeyError) as fault:
-        raise UserError(f"{file} does not hold a track ({fault}): delete it, and it is measured again") from None
+        return None if stored is None else read_track(stored)
+    except (ValueError, TypeError, KeyError) as fault:
+        raise not_made(file, "a track", fault) from None
 
 
-def read_track(values: dict[str, Any]) -> Track:
-    """What a file says was measured; raises ValueError or TypeError if it is something else."""
+def read_track(values: dict[str, Any]) -> Track | None:
+    """What a file says was measured, None if an older version did; raises ValueError or TypeError if it is none."""
+    if isinstance(values, dict) and "verdicts" not in values:
+        return None
     track = structure(values, Track)
     series = (track.decoded, track.spread, track.reward, track.inside, track.inside_adaptive)
-    if len({(len(robots), len(row)) for robots in series for row in robots}) != 1:
+    if len({(len(rows), len(row)) for rows in series for row in rows}) != 1:
         raise ValueError("its series have different lengths")
+    if len(track.verdicts) != len(track.reward) or not all(one["word"] in set(Word) for one in track.verdicts):
+        raise ValueError("its verdicts are none")
     return track
 
 
@@ -212,14 +232,13 @@ def belief_of(text: str) -> tuple[str, str]:
     return f"{text.partition(':')[0]}:{name}", settings
 
 
-def table_rows(summary: dict[str, dict[str, Any]]) -> list[str]:
+def table_of(summary: dict[str, dict[str, Any]]) -> str:
     """The table as Markdown: medians over seeds of the steps, means of the rest."""
     reset = {name.split()[1]: value for name, value in summary.items() if name.startswith(ORACLE_RESET)}
-    rows = [
-        "| belief | update | steps to 90 %: median (each) | return | after the change, difference from oracle reset "
-        "| adaptive coverage: before | after | network's own: before | after | ms an update |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    head = ["belief", "update", "steps to 90 %: median (each)", "return"]
+    head += ["after the change: difference from oracle reset", "adaptive coverage: before", "after"]
+    head += ["network's own: before", "after", "verdict", "ms per update"]
+    rows = []
     for name, value in summary.items():
         belief, update = name.split()
         recovery = value.get("recovery")
@@ -232,9 +251,15 @@ def table_rows(summary: dict[str, dict[str, Any]]) -> list[str]:
         shares = ["" if value[key] is None else f"{value[key]:.0%}" for key in keys]
         steps = "" if recovery is None else f"{'never' if np.isinf(median) else f'{median:.0f}'} ({each})"
         total = f"{np.mean(value['return']):.1f} +- {np.std(value['return']):.1f}"
-        cells = [belief, update, steps, total, lost, *shares]
-        rows.append(f"| {' | '.join(cells)} | {value['update_ms']:.1f} |")
-    return rows
+        last = [words_of(value["verdicts"]), f"{value['update_ms']:.1f}"]
+        rows.append([belief, update, steps, total, lost, *shares, *last])
+    return markdown_table(head, rows)
+
+
+def words_of(verdicts: Sequence[str]) -> str:
+    """The words about the streams, with how often each was given where there are several."""
+    counts = Counter(verdicts).most_common()
+    return ", ".join(word if len(counts) == 1 else f"{word} ({count})" for word, count in counts)
 
 
 if __name__ == "__main__":

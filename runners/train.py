@@ -19,6 +19,7 @@ from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import write_bytes
 from pyro_dynamics.io.lock import lock_folder
+from pyro_dynamics.io.reuse import require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.plots.figures import draw_training
 from pyro_dynamics.rollouts.progress import Progress
@@ -64,7 +65,7 @@ class TrainFlags:
     """Seconds that one step or reset of an environment may take; then it is left out as one that raises. No limit by
     default."""
     threads: int = 1
-    """Processor threads. More than one is slower where another process is busy, and changes the last digits."""
+    """CPU threads. More than one is slower where another process is busy, and changes the last digits."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -169,9 +170,7 @@ def part_there(config: RunConfig, path: Path) -> RunFolder | None:
         return None
     folder = RunFolder.open(path)
     there = from_json(folder.config)
-    if replace(there, rounds=config.rounds) != config:
-        names = [name for name, value in to_json(config).items() if name != "rounds" and to_json(there)[name] != value]
-        raise UserError(f"{path} holds a run with other settings ({', '.join(names)}): choose another --out")
+    require_same_settings("a run", path, to_json(there), to_json(config), ignored=["rounds"])
     return folder
 
 
@@ -261,7 +260,7 @@ def require_same(folder: RunFolder, data: Sequence[Transitions], family: Family)
     """Refuse to resume a run whose transitions or metrics are of other environments than its family's.
 
     Raises:
-        UserError: telling what does not fit.
+        UserError: saying what does not fit.
     """
     task, count = family.make_task(), len(family.train)
     for m, rows in enumerate(data):

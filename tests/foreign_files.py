@@ -1,9 +1,8 @@
 """Honest files of every kind that is read, and for each kind what reads it: for the tests of what strangers send."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,7 @@ from pyro_dynamics.environments import find_family
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import load_adaptation
 from pyro_dynamics.reproduction.results import Measurement, Results
-from pyro_dynamics.rollouts.adaptation import AdaptationStep, adapt
-from pyro_dynamics.rollouts.adaptation_summary import as_row, summarise
-from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
-from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
-from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.compare import mean_returns
 from pyro_dynamics.runners.diagnose import run_of
 from pyro_dynamics.runners.main import main
@@ -47,10 +42,6 @@ def make_samples(home: Path) -> Path:
     assert main(["export", str(home / "run"), "--npz", log, "--minari", str(home / "log-v0")]) == 0
     small = ["--ensemble.hidden", "8", "--ensemble.weight-decay", "1e-5", "1e-5", "--offline.min-steps", "5"]
     assert main(["fit", log, "--group", "gravity", *small, "--out", str(home / "fit")]) == 0
-    journal, memory, stream = unfinished(home)
-    for step in islice(stream(None), 2):
-        journal.add(as_row(step), step, memory)
-    journal.save(memory)
     (home / "schedule.csv").write_text("step,context\n0,4\n50,6\n")
     (home / "schedule.json").write_text("[[0, 4], [50, 6.5]]")
     results = Results(home / "results", "quick", PROTOCOL)
@@ -63,25 +54,9 @@ def make_samples(home: Path) -> Path:
     with SweepFolder.claimed(home / "sweep") as sweep:
         sweep.note_try("a/b-0", None)
     series = {name: [[0.5, 0.1]] for name in ("decoded", "spread", "reward", "inside", "inside_adaptive")}
-    track = {**series, "update_ms": 1.0}
+    track = {**series, "update_ms": 1.0, "verdicts": [{"word": "believe", "reasons": [], "since": None}]}
     (home / "track.json").write_text(json.dumps({"settings": TRACK_SETTINGS, "track": track}))
     return home
-
-
-def unfinished(
-    home: Path,
-) -> tuple[StreamCheckpoint, StreamState, Callable[[ResumePoint | None], Iterator[AdaptationStep]]]:
-    """The journal of an adaptation that was stopped after two steps, or of one that shall be."""
-    _, _, family, trained = load_run(home / "run")
-    journal, group = StreamCheckpoint(home / "unfinished", {"seed": 0}), group_for(trained, family, [4.0])
-    robots, stream_state = family.make_vector([4.0], 3), StreamState(group, 0)
-    return (
-        journal,
-        stream_state,
-        lambda resume_point: adapt(
-            group, robots, 0, belief_draws=5, stream_state=stream_state, resume_point=resume_point
-        ),
-    )
 
 
 @dataclass(frozen=True)
@@ -124,14 +99,6 @@ def _adaptation(home: Path) -> None:
     run_of(folder, adaptation.summary)
 
 
-def _journal(home: Path) -> None:
-    journal, _, stream = unfinished(home)
-    _, _, family, trained = load_run(home / "run")
-    journal.arrays("state", "action", "next_state", "reward", "latent", "log_q", "seconds")
-    (last,) = stream(journal.resume_point())
-    summarise([*journal.rows(), as_row(last)], trained, family)
-
-
 def _results(home: Path) -> None:
     results = Results(home / "results", "quick", PROTOCOL)
     results.gather([], [MEASURED])
@@ -164,9 +131,6 @@ LOADERS = {
     "adaptation summary": Loader(f"{ADAPTATION}/summary.json", _adaptation),
     "adaptation transitions": Loader(f"{ADAPTATION}/transitions.npz", _adaptation),
     "adaptation beliefs": Loader(f"{ADAPTATION}/beliefs.npz", _adaptation),
-    "stopped adaptation, steps": Loader("unfinished/steps-00000000.jsonl", _journal),
-    "stopped adaptation, arrays": Loader("unfinished/steps-00000000.npz", _journal),
-    "stopped adaptation, memory": Loader("unfinished/state.pt", _journal),
     "description of logged data": Loader("fit/data.json", _description),
     "logged npz": Loader("log.npz", _log),
     "Minari metadata": Loader("log-v0/data/metadata.json", _minari),

@@ -1,4 +1,4 @@
-"""Should one believe what a run has learned about each environment? The measures, and a verdict out of them."""
+"""What a run has learned about each environment: the measures that :mod:`~pyro_dynamics.diagnostics.verdict` judges."""
 
 import math
 import warnings
@@ -12,26 +12,12 @@ from xarray import DataTree
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.diagnostics.posterior.datatree import of_environment
 from pyro_dynamics.diagnostics.posterior.importance import Importance, importance
-from pyro_dynamics.diagnostics.prediction.held_out import PredictionQuality
 from pyro_dynamics.environments import Context
 
 ACTIVE = 1.0
 """Ratio of the spread of posterior means over environments to their own standard deviations above which a dimension
 counts as used. Burda et al. (2016) ask for a variance of means above 0.01, which takes latents to be as large as the
 prior is wide; online, a network may well use a scale of a tenth of that with a hundredth of the uncertainty."""
-LOW_COVERAGE, HIGH_COVERAGE = 0.8, 0.95
-"""Shares of targets inside 90 % intervals between which predictions are called calibrated. Steps of one episode are
-correlated, so more than the binomial error of 200 steps (0.02) must be allowed; intervals that are too narrow mislead a
-planner, and those that are too wide do not, so that what is below counts as a fault and what is above is told."""
-NARROW = 0.85
-"""Ratio of standard deviations below which a guide is too sure, even where k-hat lets it pass: of a mean-field guide on
-a correlated posterior it often does with 1000 draws, while the weighted draws are plainly wider than the guide."""
-NEARLY = 0.9
-"""Share of effective draws above which a guide is its posterior, but for what no one would notice: k-hat can be above 1
-there, where a flat stretch of the weights ends in a few draws that are a little larger."""
-WIDE = 2.0
-"""Ratio of standard deviations above which a guide that covers its posterior is told to be wide: it wastes what the
-data says, which is safe, and which k-hat does not see."""
 
 
 @dataclass(frozen=True)
@@ -52,60 +38,6 @@ class PosteriorQuality:
     elpd: float
     elpd_se: float
     unstable: float
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What to tell a person about one environment: a few words, and why."""
-
-    environment: str
-    words: str
-    why: str
-
-
-def judge(environment: str, posterior: PosteriorQuality | None, predictions: PredictionQuality) -> Verdict:
-    """The most serious finding first; thresholds are this module's and that of k-hat."""
-    intervals = _intervals(predictions)
-    if posterior is None:
-        return Verdict(environment, "no posterior", f"only predictions to judge; {intervals}")
-    if predictions.gap is not None and predictions.gap <= 0:
-        why = f"other environments' latents foretell its episodes as well ({-predictions.gap:.2f} nats better)"
-        return Verdict(environment, "latent not used", why)
-    found = posterior.importance
-    # Weights that are nearly alike leave nothing to condemn, though a few of them may look like a heavy tail.
-    alike = found.effective > NEARLY * found.draws and not math.isnan(found.k_hat)
-    if not found.reliable and not alike:
-        return Verdict(
-            environment, "do not believe", f"k-hat {found.k_hat:.2f} > {found.threshold:.2f}: {_miss(found)}"
-        )
-    if min(found.spread) < NARROW:
-        why = f"k-hat {found.k_hat:.2f}, but the guide has {min(found.spread):.2f} of the weighted draws' sd"
-        return Verdict(environment, "too sure", why)
-    good = "as the exact posterior" if found.k_hat == -math.inf else f"k-hat {found.k_hat:.2f}"
-    if predictions.coverage < LOW_COVERAGE:
-        return Verdict(environment, "believe the latent only", f"{good}, but {intervals}")
-    if max(found.spread) > WIDE:
-        why = f"{good}; the guide is {max(found.spread):.1f} times as wide as its posterior; {intervals}"
-        return Verdict(environment, "believe, but wide", why)
-    return Verdict(environment, "believe", f"{good}; {intervals}")
-
-
-def _miss(found: Importance) -> str:
-    """Where a guide misses its posterior, as far as its own draws can tell."""
-    if math.isnan(found.k_hat):
-        return "the densities are not finite"
-    shift, spread = max(map(abs, found.shift)), min(found.spread)
-    if shift > 1:
-        return f"the guide is off its posterior by {shift:.1f} of its sds or more"
-    if found.only_wide:
-        return f"the guide is wide, and only {found.effective:.0f} of its draws count: give more by --draws"
-    return f"the guide is too narrow: {spread:.2f} of the weighted draws' sd, or less"
-
-
-def _intervals(predictions: PredictionQuality) -> str:
-    share = predictions.coverage
-    kind = "too narrow" if share < LOW_COVERAGE else "calibrated" if share <= HIGH_COVERAGE else "wide"
-    return f"90 % intervals hold {share:.0%} of held-out targets ({kind})"
 
 
 def posterior_quality(tree: DataTree, chain: int = 0) -> list[PosteriorQuality]:
@@ -140,7 +72,7 @@ def _leave_one_out(tree: DataTree, log_p: object, log_q: object) -> tuple[float,
     """Mean elpd of a transition, its standard error, and the share of transitions with too high a k-hat."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its warning is about k-hat, which we tell ourselves
+            warnings.simplefilter("ignore")  # its warning is about k-hat, which is reported elsewhere
             loo = arviz_stats.loo_approximate_posterior(tree, log_p, log_q, pointwise=True, var_name="delta")
     except ValueError:  # ratios that are all alike: the exact posterior, of which LOO has nothing to correct
         loo = arviz_stats.loo(tree, pointwise=True, var_name="delta")

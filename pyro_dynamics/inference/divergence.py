@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pyro_dynamics.errors import first_line
 from pyro_dynamics.inference.gaussians import gaussian_tensors, is_gaussian
 
 ABSURD = 1e6
@@ -40,7 +41,7 @@ def diverging_is_told(when: str) -> Iterator[None]:
     try:
         yield
     except torch.linalg.LinAlgError as fault:
-        raise Diverged(f"{str(fault).splitlines()[0]} {when}") from fault
+        raise Diverged(f"{first_line(fault)} {when}") from fault
     except ValueError as fault:
         # What torch.distributions says of a parameter, and of a value, that is NaN.
         if "to satisfy the constraint" not in str(fault) and "within the support" not in str(fault):

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from xarray import DataTree
 
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, first_line
 
 
 def make_folder(path: Path) -> Path:
@@ -64,7 +64,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 def reason(fault: OSError) -> str:
     """Why something could not be written, in the system's words."""
-    return os.strerror(fault.errno) if fault.errno else (str(fault).splitlines() or [type(fault).__name__])[0]
+    return os.strerror(fault.errno) if fault.errno else first_line(fault)
 
 
 def check_free_space(folder: Path, size: int) -> None:
@@ -81,7 +81,7 @@ def check_free_space(folder: Path, size: int) -> None:
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Write bytes, such as a picture."""
+    """Write bytes, such as a figure."""
     write_whole(path, lambda file: file.write(content))
 
 

@@ -1,16 +1,15 @@
-"""One process at a time on a run folder."""
+"""One process at a time on a folder."""
 
-import os
-import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+
+from filelock import FileLock, Timeout
 
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.files import make_folder
+from pyro_dynamics.io.files import make_folder, reason
 
 LOCK = "lock"
 """The file in the folder; it stays there, for to remove it would let two processes hold one of that name each."""
@@ -24,44 +23,27 @@ class Busy(UserError):
 def lock_folder(path: Path) -> Iterator[None]:
     """Hold a folder, which is made if it is not there, for the ``with`` block.
 
-    The system lets go of it when the process ends, however it ends: a killed run leaves no lock. On file systems that
-    cannot lock (some network drives) a warning tells so, and nothing is held.
+    The system releases it when the process ends, however it ends: a killed run leaves no lock. On file systems that
+    cannot lock (some network drives) a warning says so, and nothing is held.
 
     Raises:
         Busy: if it is held already.
         UserError: if the folder cannot be written to.
     """
-    make_folder(path)
+    held: AbstractContextManager[object] = nullcontext()
     try:
-        file = (path / LOCK).open("ab")
-    except OSError as fault:
+        held = FileLock(make_folder(path) / LOCK).acquire(timeout=0)
+    except Timeout:
+        raise Busy(f"{path} is in use by another process: wait until that has ended, or choose another --out") from None
+    except (IsADirectoryError, PermissionError) as fault:
         raise UserError(f"cannot write to {path}: {fault.strerror}") from None
-    with file:
-        try:
-            _hold(file)
-        except (BlockingIOError, PermissionError):  # which of them depends on the system
-            raise Busy(
-                f"{path} is in use by another process: wait until that has ended, or choose another --out"
-            ) from None
-        except OSError as fault:
-            _tell(f"this file system cannot lock {path} ({fault.strerror}): let no two processes work on it")
+    except OSError as fault:
+        _warn(f"this file system cannot lock {path} ({reason(fault)}): let no two processes work on it")
+    with held:
         yield
 
 
-def _hold(file: BinaryIO) -> None:
-    """Raises an :class:`OSError` if it cannot be."""
-    if sys.platform == "win32":
-        import msvcrt  # only there
-
-        file.seek(0)
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-    elif os.name == "posix":
-        import fcntl  # not on Windows
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 @cache
-def _tell(message: str) -> None:
+def _warn(message: str) -> None:
     """A warning, once a process and folder."""
     warnings.warn(message, stacklevel=5)

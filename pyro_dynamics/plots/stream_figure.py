@@ -12,7 +12,7 @@ from matplotlib.ticker import PercentFormatter
 
 from pyro_dynamics.diagnostics.prediction.predictive import LEVEL
 from pyro_dynamics.diagnostics.stream.central_region import REGION, central_region
-from pyro_dynamics.diagnostics.stream.health import LOW_COVERAGE, RECENT
+from pyro_dynamics.diagnostics.stream.checks import LOW_COVERAGE, RECENT
 from pyro_dynamics.environments.context_text import columns, label
 from pyro_dynamics.plots.figures import STYLE, colour_scale, png
 
@@ -87,7 +87,7 @@ def _shade(panel: Axes, diagnosis: Any, kind: str) -> None:
 
 def _head(figure: Figure, diagnosis: Any) -> None:
     """The verdict, and what the shades mean."""
-    figure.suptitle(diagnosis.verdict, x=0.01, ha="left", fontweight="bold", fontsize=13)
+    figure.suptitle(diagnosis.verdict.title, x=0.01, ha="left", fontweight="bold", fontsize=13)
     if diagnosis.trouble:
         shades = (("trouble seen here", 0.36), ("in another panel", 0.14))
         patches = [Patch(color=TROUBLE, alpha=alpha, lw=0, label=label) for label, alpha in shades]

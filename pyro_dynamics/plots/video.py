@@ -16,7 +16,7 @@ from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Context, Family, Schedule
 from pyro_dynamics.environments.context_text import label
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, first_line
 from pyro_dynamics.plots.belief_panel import BeliefPanel
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
 
@@ -159,7 +159,7 @@ def try_to_draw(env: Any) -> Any:
     except NotImplementedError:
         return None
     except Exception as fault:  # each way to draw fails in its own way, down to a missing attribute
-        reason = (str(fault).strip() or type(fault).__name__).splitlines()[0]
+        reason = first_line(fault)
         del fault
         return reason
     finally:

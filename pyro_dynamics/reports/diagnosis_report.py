@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from xarray import DataTree
 
-from pyro_dynamics.diagnostics.diagnosis import ACTIVE, Latents, PosteriorQuality, Verdict, judge
+from pyro_dynamics.diagnostics.diagnosis import ACTIVE, Latents, PosteriorQuality
 from pyro_dynamics.diagnostics.posterior.nuts_check import NutsCheck
 from pyro_dynamics.diagnostics.posterior.simulation_calibration import SBC
 from pyro_dynamics.diagnostics.prediction.held_out import HeldOut
+from pyro_dynamics.diagnostics.verdict import Verdict, judge_posterior
 from pyro_dynamics.environments import Family
 from pyro_dynamics.plots.posterior_figures import draw_k_hat, draw_latents, draw_pairs, draw_prior_posterior
 from pyro_dynamics.plots.prediction_figures import draw_coverage, draw_fans, draw_traversal
@@ -67,10 +68,11 @@ class Findings:
     posterior: Posterior | None
 
     @property
-    def verdicts(self) -> list[Verdict]:
-        """Of each environment."""
+    def verdicts(self) -> dict[str, Verdict]:
+        """Of each environment, by its label."""
         qualities = self.posterior.quality if self.posterior else [None] * len(self.labels)
-        return [judge(*one) for one in zip(self.labels, qualities, self.held_out.quality, strict=True)]
+        verdicts = map(judge_posterior, qualities, self.held_out.quality)
+        return dict(zip(self.labels, verdicts, strict=True))
 
 
 def run_report(found: Findings) -> Report:
@@ -90,7 +92,7 @@ def _verdicts(found: Findings) -> Section:
         "Each environment has a posterior over its latent, given the network, and is judged separately. The network "
         "is fixed: the uncertainty of its weights shows only in the predictions."
     ]
-    rows = [[one.environment, one.words, one.why] for one in found.verdicts]
+    rows = [[label, one.word, one.why] for label, one in found.verdicts.items()]
     return Section("Verdict", words, [Table([found.family.axis, "verdict", "why"], rows)])
 
 

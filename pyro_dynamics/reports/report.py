@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from pyro_dynamics.io.tables import markdown_table
+
 CSS = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 960px; margin: 2em auto; padding: 0 1em; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2em; border-bottom: 1px solid #ddd; padding-bottom: .2em; }
@@ -96,7 +98,7 @@ def to_markdown(report: Report, figures: str) -> str:
         for words in section.words:
             lines += [words, ""]
         for table in section.tables:
-            lines += [_markdown_row(table.head), "|" + "---|" * len(table.head), *map(_markdown_row, table.rows), ""]
+            lines += [markdown_table(table.head, table.rows), ""]
         for figure in section.figures:
             lines += [f"![{figure.caption}]({figures}/{figure.name}.png)", ""]
     return "\n".join(lines)
@@ -116,7 +118,3 @@ def _html_table(table: Table) -> str:
 def _html_cell(tag: str, cell: str, words: bool) -> str:
     kind = ' class="words"' if words else ""
     return f"<{tag}{kind}>{escape(cell)}</{tag}>"
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -14,7 +14,7 @@ def stream_report(
     adaptation: Adaptation, diagnosis: StreamDiagnosis, family: Family, trained_means: np.ndarray
 ) -> Report:
     """The report of an adaptation, with the trained latent means ``[K, d]`` of its run."""
-    words = [f"{diagnosis.verdict}: {diagnosis.why}"]
+    words = [f"{diagnosis.verdict.title}: {diagnosis.verdict.why}"]
     data = "the last 20 steps" if diagnosis.windowed else "all steps since the true parameter last changed"
     if diagnosis.steps:
         words.append(

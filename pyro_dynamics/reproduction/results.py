@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from pyro_dynamics.data_files import AnyContext, Count, Finite, read_json, structure
+from pyro_dynamics.data_files import AnyContext, Count, Finite, structure
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import make_folder, plain, write_json, write_json_lines
+from pyro_dynamics.io.reuse import not_made, read_made, require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import require_inside, stamped, unstamped
 
@@ -94,15 +95,8 @@ class Results:
         file = make_folder(path) / "reproduction.json"
         require_inside(path)
         if file.is_file():
-            there = _read(file)
-            if not isinstance(there, dict):
-                raise UserError(f"{file} does not hold the settings of a reproduction: choose another --out")
-            there = unstamped(there, file)
-            different = [name for name in settings | there if there.get(name) != settings.get(name)]
-            if different:
-                raise UserError(
-                    f"{path} holds a reproduction with other settings ({', '.join(different)}): choose another --out"
-                )
+            there = unstamped(read_made(file, "the settings of a reproduction"), file)
+            require_same_settings("a reproduction", path, there, settings)
         elif any(path.iterdir()) and not (path / "runs").is_dir():
             raise UserError(f"{path} holds something else already: choose another --out")
         write_json(file, stamped(settings))
@@ -160,17 +154,10 @@ class Results:
         return self.path / "measurements" / measurement.name
 
 
-def _read(file: Path) -> Any:
-    try:
-        return read_json(file)
-    except (OSError, ValueError) as fault:
-        raise UserError(f"{file} cannot be read ({fault}): delete it, and it is made again") from None
-
-
 def _holding(file: Path, kind: type, words: str) -> dict[str, Any]:
     """What the file holds, if it is of that kind."""
     try:
-        there: dict[str, Any] = structure(_read(file), kind)
+        there: dict[str, Any] = structure(read_made(file, words), kind)
     except ValueError as fault:
-        raise UserError(f"{file} does not hold {words} ({fault}): delete it, and it is made again") from None
+        raise not_made(file, words, fault) from None
     return there

@@ -1,20 +1,22 @@
-"""EvaluationResult environments that were never trained on, with theta fixed and beliefs updated after every step."""
+"""Environments that were never trained on, with theta fixed and beliefs updated after every step."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import count, islice
+from dataclasses import dataclass
 
 import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from pyro_dynamics.agent_group import AgentGroup
-from pyro_dynamics.environments import Context, Schedule
-from pyro_dynamics.rollouts.rollout import OnFault, Step, rollout
+from pyro_dynamics.environments import Context
+from pyro_dynamics.rollouts.acting import Acting, act_and_update, update_beliefs
+from pyro_dynamics.rollouts.rollout import OnFault, Seconds, Step
 from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 from pyro_dynamics.seeding import derive_seed
 from pyro_dynamics.transitions import Transitions
+
+BELIEF_DRAWS = 400
+"""Draws of the belief after each step from which a verdict is made: the tail of k-hat is then fitted to about 60."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,8 @@ class AdaptationStep:
         context: the true hidden parameters.
         reward: ``[K]``.
         alive: ``[K]``, false for environments whose episode ended before this step.
-        log_likelihood: of what happened, under the belief BEFORE it was seen, in nats, ``[K]``.
-        pit: the prediction's CDF at what happened, under the same belief, for each target dimension, ``[K, T]``.
+        log_likelihood: of what was observed, under the belief BEFORE it was seen, in nats, ``[K]``.
+        pit: the prediction's CDF at what was observed, under the same belief, for each target dimension, ``[K, T]``.
         inside: whether each target lies in its adaptive 90 % interval, ``[K, T]``.
         mean: of the belief after the update, ``[K, d]``.
         scale: its standard deviation, ``[K, d]``.
@@ -36,7 +38,8 @@ class AdaptationStep:
         next_state: ``[K, S]``.
         draws: n draws of the belief after the update, ``[n, K, d]``.
         log_q: its log density at them, in nats, ``[n, K]``.
-        seconds: by the clock, for the plan before and the update after the step.
+        plan: what planning took, before the step; nothing along a log.
+        update: what the update of the beliefs took, after it.
     """
 
     index: int
@@ -53,7 +56,13 @@ class AdaptationStep:
     next_state: Tensor
     draws: Tensor
     log_q: Tensor
-    seconds: float
+    plan: Seconds
+    update: Seconds
+
+    @property
+    def seconds(self) -> float:
+        """By the clock, for the plan before and the update after the step."""
+        return self.plan.wall + self.update.wall
 
 
 def adapt(
@@ -61,7 +70,7 @@ def adapt(
     robots: VectorEnv,
     seed: int,
     episode: int = 0,
-    before_step: Callable[[int], None] | None = None,
+    before_step: Callable[[int], object] | None = None,
     belief_draws: int = 0,
     on_fault: OnFault | None = None,
     stream_state: StreamState | None = None,
@@ -70,58 +79,31 @@ def adapt(
     """One episode in every environment; beliefs begin where the group's guides stand and are updated by Eq. 5.
 
     Args:
-        group: agents with one environment for each robot.
+        group: agents over K environments.
         robots: K environments in lockstep.
         seed: names the random streams.
         episode: a further name, for repeated episodes.
-        before_step: called with the index of each step before its action is planned; an experiment tells an agent of
-            a switch by it, or an oracle of everything (:func:`telling`).
-        belief_draws: how many draws of the belief are told after each step.
-        on_fault: told of each robot whose environment breaks, which then leaves the episode; without, the first fault
-            is raised as an :class:`~pyro_dynamics.errors.EnvironmentFault`.
+        before_step: called with the index of each step before its action is planned: what gives an oracle the true
+            context, see :class:`~pyro_dynamics.rollouts.acting.ContextChange`.
+        belief_draws: how many draws of the belief are given after each step.
+        on_fault: called for each environment that breaks, which then leaves the episode; without, the first fault is
+            raised as an :class:`~pyro_dynamics.errors.EnvironmentFault`.
         stream_state: of this group, seed and episode; whoever holds it can keep what it is after a step.
         resume_point: the episode's first steps, made before: their actions are sent again, without planning, until the
-            robots are where they were, and the steps after them are given.
+            environments are where they were, and the steps after them are given.
 
     Raises:
-        UserError: if the robots do not come to the same states again.
+        UserError: if the environments do not come to the same states again.
     """
-    environment = torch.arange(robots.num_envs)
     stream_state = stream_state or StreamState(group, seed, episode)
     seeds = [derive_seed(seed, "adapt", episode, "reset", k) for k in range(robots.num_envs)]
-    steps, planning = count(), Stopwatch()
-
-    def policy(state: Tensor) -> Tensor:
-        index = next(steps)
-        if resume_point is not None and index < len(resume_point):
-            return resume_point.again(index, state)
-        if before_step is not None:
-            before_step(index)
-        with planning:
-            return group.act(state, environment, stream_state.draws)
-
-    group.reset()
     stream_state.resume(resume_point)
-    steps_made = islice(rollout(robots, policy, seeds, on_fault), len(resume_point or ()), None)
-    for step in _follow(group, steps_made, stream_state, belief_draws):
-        yield replace(step, seconds=step.seconds + planning.seconds)
-
-
-def telling(group: AgentGroup, schedules: Sequence[Schedule]) -> Callable[[int], None]:
-    """For ``before_step``: tells the group the true context of every robot at every step, as an oracle needs it."""
-    return lambda step: group.set_context([schedule.at(step) for schedule in schedules])
-
-
-class Stopwatch:
-    """Tells how long the last ``with`` block took."""
-
-    seconds = 0.0
-
-    def __enter__(self) -> None:
-        self._begun = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds = time.perf_counter() - self._begun
+    predictions = Predictions(group, stream_state)
+    acting = Acting(
+        before_step=before_step, before_update=predictions.make, on_fault=on_fault, resume_point=resume_point
+    )
+    steps = act_and_update(group, robots, seeds, stream_state.draws, acting)
+    return predictions.beside(steps, belief_draws)
 
 
 def replay(
@@ -137,10 +119,10 @@ def replay(
 
     Args:
         group: agents with one environment.
-        stream: T transitions, in the order in which they happened; several episodes are one stream.
+        stream: T transitions, in the order in which they were observed; several episodes are one stream.
         contexts: the true hidden parameter at each step, None where it is not known.
         seed: names the random streams.
-        belief_draws: how many draws of the belief are told after each step.
+        belief_draws: how many draws of the belief are given after each step.
         stream_state: of this group and seed, as in :func:`adapt`.
         resume_point: the first steps, followed before.
 
@@ -149,7 +131,7 @@ def replay(
     """
     stream_state = stream_state or StreamState(group, seed, acting=False)
     stream_state.resume(resume_point)
-    alive = torch.ones(1, dtype=torch.bool)  # also where the log says that its episode ended: the stream goes on
+    alive = torch.ones(1, dtype=torch.bool)  # also where the log says that its episode ended: the stream continues
 
     def steps() -> Iterator[Step]:
         for t, context in enumerate(contexts):
@@ -160,39 +142,45 @@ def replay(
             group.set_context([context])
             yield Step(t, row.state, row.action, row.next_state, row.reward, alive, ~alive, [context])
 
-    yield from _follow(group, steps(), stream_state, belief_draws)
+    predictions = Predictions(group, stream_state)
+    acting = Acting(before_update=predictions.make)
+    followed = update_beliefs(group, steps(), torch.zeros(1, dtype=torch.long), stream_state.draws, acting)
+    return predictions.beside(followed, belief_draws)
 
 
-def _follow(
-    group: AgentGroup, steps: Iterable[Step], stream_state: StreamState, belief_draws: int
-) -> Iterator[AdaptationStep]:
-    """Foretell each step, then let the beliefs learn from it."""
-    draws, measuring, intervals, updating = (
-        stream_state.draws,
-        stream_state.measuring,
-        stream_state.intervals,
-        Stopwatch(),
-    )
-    environment = torch.arange(len(intervals.factor))
-    for step in steps:
-        happened = (step.state, step.action, step.next_state, environment)
-        log_likelihood = group.log_predictive(*happened, draws)
-        pit = group.predictive_pit(*happened, measuring, torch.ones_like(intervals.factor))
-        inside = intervals.cover(group.predictive_pit(*happened, measuring, intervals.factor))
-        keep = step.alive
-        if keep.any():
-            with updating:
-                group.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
-        yield AdaptationStep(
-            step.index,
-            step.context,
-            step.reward,
-            step.alive,
-            log_likelihood,
-            pit,
-            inside,
-            *group.beliefs(),
-            *(step.state, step.action, step.next_state),
-            *group.belief_draws(belief_draws, stream_state.telling),
-            updating.seconds,
-        )
+class Predictions:
+    """What a group predicts of each step, before its beliefs learn from it.
+
+    Args:
+        group: the agents.
+        stream_state: their random streams and intervals.
+    """
+
+    def __init__(self, group: AgentGroup, stream_state: StreamState) -> None:
+        self.group, self.stream_state = group, stream_state
+        self.environment = torch.arange(len(stream_state.intervals.factor))
+
+    def make(self, step: Step) -> None:
+        """Predict a step."""
+        state, intervals = self.stream_state, self.stream_state.intervals
+        observed = (step.state, step.action, step.next_state, self.environment)
+        log_likelihood = self.group.log_predictive(*observed, state.draws)
+        pit = self.group.predictive_pit(*observed, state.measuring, torch.ones_like(intervals.factor))
+        inside = intervals.cover(self.group.predictive_pit(*observed, state.measuring, intervals.factor))
+        self.last = log_likelihood, pit, inside
+
+    def beside(self, steps: Iterable[Step], belief_draws: int) -> Iterator[AdaptationStep]:
+        """Each step with its prediction, and with the beliefs after it."""
+        for step in steps:
+            yield AdaptationStep(
+                step.index,
+                step.context,
+                step.reward,
+                step.alive,
+                *self.last,
+                *self.group.beliefs(),
+                *(step.state, step.action, step.next_state),
+                *self.group.belief_draws(belief_draws, self.stream_state.telling),
+                step.plan,
+                step.update,
+            )

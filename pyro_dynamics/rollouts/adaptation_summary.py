@@ -1,7 +1,6 @@
 """What an adaptation comes to: a row for each step, and the summary of all rows."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,26 +9,25 @@ import torch
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.diagnostics.prediction.predictive import coverage, pit_histogram
-from pyro_dynamics.diagnostics.stream.health import RECENT, Stream, belief_health
+from pyro_dynamics.diagnostics.stream.checks import RECENT
 from pyro_dynamics.diagnostics.stream.stream_diagnosis import SHORT
 from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.context_text import label
-from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
 
 
-def as_row(step: AdaptationStep) -> dict[str, Any]:
-    """A step of the one robot, as a line of ``steps.jsonl``."""
+def as_row(step: AdaptationStep, k: int = 0) -> dict[str, Any]:
+    """A step of environment k, as a line of ``steps.jsonl``."""
     return {
         "step": step.index,
-        "context": as_json(step.context[0]),
-        "reward": float(step.reward),
-        "log_likelihood": float(step.log_likelihood),
-        "coverage": float(coverage(step.pit[0])),
-        "coverage_adaptive": float(step.inside[0].float().mean()),
-        "pit": step.pit[0].tolist(),
-        "mean": step.mean[0].tolist(),
-        "sd": step.scale[0].tolist(),
+        "context": as_json(step.context[k]),
+        "reward": float(step.reward[k]),
+        "log_likelihood": float(step.log_likelihood[k]),
+        "coverage": float(coverage(step.pit[k])),
+        "coverage_adaptive": float(step.inside[k].float().mean()),
+        "pit": step.pit[k].tolist(),
+        "mean": step.mean[k].tolist(),
+        "sd": step.scale[k].tolist(),
     }
 
 
@@ -68,25 +66,6 @@ def coverage_line(shares: dict[str, float]) -> str:
     """How many of the targets lay in their 90 % intervals."""
     every, recent = shares.values()
     return f"coverage of 90 % intervals: {every:.0%} over the whole stream, {recent:.0%} over the last {RECENT} steps"
-
-
-def reached(folder: RunFolder, checkpoint: int | None) -> float | None:
-    """Mean log-likelihood in nats of the held-out episodes of the checkpoint's round; None after no training."""
-    m = folder.last_round if checkpoint is None else checkpoint
-    values = [row["log_likelihood"] for row in folder.metrics() if row["round"] == m]
-    return float(np.mean(values)) if values and None not in values else None
-
-
-def health(rows: Sequence[dict[str, Any]], trained: AgentGroup, expected: float | None) -> list[dict[str, str]]:
-    """Whether the belief can be trusted, the most serious finding first; nothing for an agent without a latent."""
-    if not rows[0]["mean"]:
-        return []
-    mean, scale, log_likelihood, pit = (
-        np.array([row[key] for row in rows]) for key in ("mean", "sd", "log_likelihood", "pit")
-    )
-    trained_mean, trained_scale = (part.numpy() for part in trained.beliefs())
-    stream = Stream(mean, scale, log_likelihood, pit, trained_mean, trained_scale, expected)
-    return [asdict(finding) for finding in belief_health(stream)]
 
 
 def describe(row: dict[str, Any], trained: AgentGroup, family: Family) -> dict[str, Any]:

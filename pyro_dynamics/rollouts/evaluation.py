@@ -1,7 +1,6 @@
-"""Episodes in environments that a trained group meets, one after the other, with beliefs that go on between them."""
+"""Episodes of a trained group, one after the other, with beliefs that continue from each to the next."""
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.environments import Schedule
+from pyro_dynamics.rollouts.acting import Acting, ContextChange, act_and_update
 from pyro_dynamics.rollouts.rollout import rollout, uniform_policy
 from pyro_dynamics.seeding import derive_generator, derive_seed
 
@@ -20,18 +20,19 @@ class BeliefAblation:
 
     Attributes:
         updates: whether beliefs follow the transitions (Eq. 5); without, they stay at the prior.
-        told: whether all beliefs return to the prior when an environment changes, also from one episode to the next.
-        shuffled: whether each robot plans with the belief about another robot's environment.
+        reset_on_change: whether all beliefs return to the prior when an environment changes, also from one episode to
+            the next: the oracle-reset baseline.
+        shuffled: whether each environment is planned for with the belief about another one.
     """
 
     updates: bool = True
-    told: bool = False
+    reset_on_change: bool = False
     shuffled: bool = False
 
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """What came of the episodes with K robots.
+    """What came of the episodes in K environments.
 
     Attributes:
         returns: of each episode, ``[E, K]``.
@@ -55,48 +56,35 @@ def evaluate(
 ) -> EvaluationResult:
     """Act for some episodes in each of K environments, theta fixed, beliefs updated after every step (Eq. 5).
 
-    Robots start alike whatever the group and the ablation are, so that differences are taken on common starts.
+    Episodes start alike whatever the group and the ablation are, so that differences are taken on common starts.
 
     Args:
-        group: agents with one environment for each robot, and fresh beliefs.
+        group: agents over K environments, with fresh beliefs.
         robots: K environments in lockstep.
-        schedules: the true context of each robot by step; it begins anew with each episode.
+        schedules: the true context of each environment by step; it begins anew with each episode.
         episodes: number E of episodes.
         seed: names the random streams.
         ablation: what is done with the beliefs.
-        on_step: called after each step of the robots.
+        on_step: called after each step.
     """
-    environment = torch.arange(robots.num_envs)
-    believed = environment.roll(1) if ablation.shuffled else environment
+    everyone = torch.arange(robots.num_envs)
+    acting = Acting(
+        believed=everyone.roll(1) if ablation.shuffled else everyone,
+        updates=ablation.updates,
+        before_step=ContextChange(group, schedules, ablation.reset_on_change),
+    )
     returns = torch.zeros(episodes, robots.num_envs)
-    last_contexts = None
     for episode in range(episodes):
-        draws = derive_generator(seed, "meeting", episode, "actions")
+        draws = derive_generator(seed, "meeting", episode, "actions")  # these names decide the numbers
         seeds = [derive_seed(seed, "meeting", episode, "reset", k) for k in range(robots.num_envs)]
-        times = itertools.count()
-
-        def policy(state: Tensor, draws: torch.Generator = draws, times: Iterator[int] = times) -> Tensor:
-            nonlocal last_contexts
-            now = next(times)
-            contexts = [schedule.at(now) for schedule in schedules]
-            if ablation.told and last_contexts not in (None, contexts):
-                group.reset_beliefs()
-            last_contexts = contexts
-            group.set_context(contexts)
-            return group.act(state, believed, draws)
-
-        group.reset()
-        for step in rollout(robots, policy, seeds):
+        for step in act_and_update(group, robots, seeds, draws, acting):
             returns[episode] += step.reward * step.alive
-            keep = step.alive
-            if ablation.updates and keep.any():
-                group.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
             on_step()
     return EvaluationResult(returns, *group.beliefs())
 
 
 def random_returns(robots: VectorEnv, seed: int) -> list[float]:
-    """The return of one episode of each robot under random actions (the paper's B_k, over 50 of them)."""
+    """The return of one episode in each environment under random actions (the paper's B_k, over 50 of them)."""
     space = robots.single_action_space
     draws = derive_generator(seed, "random", "actions")
     policy = uniform_policy(space.low, space.high, robots.num_envs, draws)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The inner loop of Algorithm 1: robots in lockstep act, and beliefs follow."""
+"""The loop of the environments alone: all of them step together, under any policy."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,20 @@ from pyro_dynamics.errors import EnvironmentFault
 Policy = Callable[[Tensor], Tensor]
 """Actions ``[B, A]`` for states ``[B, S]``."""
 OnFault = Callable[[int, EnvironmentFault], object]
-"""Told of a robot's number and of what its environment did wrong."""
+"""Called with an environment's number and with what it did wrong."""
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """How long something took: by the clock, and of this process's CPU time."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of B robots in lockstep.
+    """One step of B environments in lockstep.
 
     Attributes:
         index: the step within the episode.
@@ -29,10 +37,12 @@ class Step:
         action: ``[B, A]``, as the policy gave it.
         next_state: ``[B, S]``.
         reward: ``[B]``.
-        alive: ``[B]``, false for robots whose episode ended before this step, or that broke in it; their other entries
-            mean nothing.
+        alive: ``[B]``, false for environments whose episode ended before this step, or that broke in it; their other
+            entries mean nothing.
         terminated: ``[B]``, whether the episode ended with this step for a reason other than its length.
-        context: the true hidden parameter of each robot; None where it is not known, as in logged data.
+        context: the true hidden parameter of each environment; None where it is not known, as in logged data.
+        plan: what the policy took.
+        update: what the update of the beliefs took.
     """
 
     index: int
@@ -43,26 +53,29 @@ class Step:
     alive: Tensor
     terminated: Tensor
     context: Sequence[Context | None]
+    plan: Seconds = Seconds()
+    update: Seconds = Seconds()
 
 
 def rollout(robots: VectorEnv, policy: Policy, seeds: Sequence[int], on_fault: OnFault | None = None) -> Iterator[Step]:
-    """Run one episode of every robot, until the last one ends.
+    """Run one episode of every environment, until the last one ends.
 
-    A robot whose episode ended early is reset so that the others can go on, and is marked as not alive from then on. So
-    is one whose environment breaks, from that step on, if somebody is told of it; no step is given in which all broke.
+    An environment whose episode ended early is reset so that the others can continue, and is marked as not alive from
+    then on. So is one that breaks, from that step on, if ``on_fault`` is there to be called; no step is given in which
+    all broke.
 
     Args:
         robots: environments with autoreset off and a true ``context`` in their ``info``.
         policy: called with the states before each step.
-        seeds: for the reset of each robot.
-        on_fault: told of each robot that breaks, and of its fault.
+        seeds: for the reset of each environment.
+        on_fault: called for each environment that breaks, with its fault.
 
     Raises:
-        EnvironmentFault: of the first environment that breaks, where nobody is told.
+        EnvironmentFault: of the first environment that breaks, where there is no ``on_fault``.
     """
     for guard in guards(robots):
         guard.tolerant = on_fault is not None
-    observation, info = robots.reset(seed=list(seeds))  # type: ignore[arg-type]  # one for each robot
+    observation, info = robots.reset(seed=list(seeds))  # type: ignore[arg-type]  # one for each environment
     state = torch.as_tensor(observation, dtype=torch.float32)
     alive = torch.ones(robots.num_envs, dtype=torch.bool) & ~_broken(info, robots.num_envs, on_fault)
     index = 0
@@ -86,7 +99,7 @@ def rollout(robots: VectorEnv, policy: Policy, seeds: Sequence[int], on_fault: O
 
 
 def _broken(info: dict[str, Any], robots: int, on_fault: OnFault | None) -> Tensor:
-    """Which robots broke in this step, ``[B]``; tells of each."""
+    """Which environments broke in this step, ``[B]``; reports each."""
     broken = torch.zeros(robots, dtype=torch.bool)
     for robot, fault in enumerate(info.get("fault", ())):
         if fault is not None:
@@ -97,7 +110,7 @@ def _broken(info: dict[str, Any], robots: int, on_fault: OnFault | None) -> Tens
 
 
 def as_actions(action: Tensor, robots: VectorEnv) -> np.ndarray:
-    """Actions ``[B, A]`` of the type that the robots take, and not past their bounds by a rounding error."""
+    """Actions ``[B, A]`` of the type that the environments take, and not past their bounds by a rounding error."""
     space: Any = robots.single_action_space
     return np.clip(action.numpy().astype(space.dtype, copy=False), space.low, space.high)
 

@@ -1,21 +1,22 @@
-"""What an adaptation has made so far, on the disk: whatever stops it, it loses a second of its steps, and goes on."""
+"""What an adaptation has made so far, on the disk: whatever stops it, it loses a second of its steps, and resumes."""
 
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from pyro_dynamics.data_files import is_count, read_arrays, read_text
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.data_files import read_arrays, read_text
+from pyro_dynamics.errors import UserError, first_line
 from pyro_dynamics.io.checkpoint_files import load_state, save_state
 from pyro_dynamics.io.files import make_folder, write_json_lines, write_whole
-from pyro_dynamics.io.schema import parse_rows, require_steps
-from pyro_dynamics.io.untrusted_folders import require_inside
+from pyro_dynamics.io.reuse import as_stored, differing
+from pyro_dynamics.io.schema import parse_rows
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
 from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 
@@ -28,7 +29,7 @@ STATE = "state.pt"
 
 
 class StreamCheckpoint:
-    """Keeps the steps of one robot in parts of a thousand, with the state from which it resumes.
+    """Keeps the steps in one environment in parts of a thousand, with the state from which it resumes.
 
     Args:
         path: a folder of its own, which is made, and removed by :meth:`remove`.
@@ -39,7 +40,7 @@ class StreamCheckpoint:
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        self.path, self.settings = path, json.loads(json.dumps(settings))
+        self.path, self.settings = path, as_stored(settings)
         self.steps, self._kept = 0, None
         self._rows: list[dict[str, Any]] = []
         self._arrays: list[dict[str, Any]] = []
@@ -48,26 +49,18 @@ class StreamCheckpoint:
             self._open()
 
     def _open(self) -> None:
-        require_inside(self.path)
         state = load_state(self.path / STATE)
-        try:
-            steps, settings, kept = state["steps"], json.loads(state["settings"]), state["stream_state"]
-            honest = is_count(steps) and isinstance(settings, dict) and isinstance(kept, dict)
-        except (KeyError, TypeError, ValueError):
-            honest = False
-        if not honest:
-            raise self._damaged(f"{STATE} holds something else")
-        other = sorted(name for name in settings | self.settings if settings.get(name) != self.settings.get(name))
-        if other:
+        with self._readable():
+            steps, settings, self._kept = state["steps"], json.loads(state["settings"]), state["stream_state"]
+        if other := differing(settings, self.settings):
             raise UserError(
-                f"{self.path} is what is left of an adaptation with another {', '.join(other)}: finish that one with "
-                f"its own flags, or choose another --out, or remove {self.path}"
+                f"{self.path} is what is left of an adaptation with another {', '.join(sorted(other))}: finish that "
+                f"one with its own flags, or choose another --out, or remove {self.path}"
             )
-        self.steps, self._kept = steps, kept
+        self.steps = steps
         first = steps - steps % ROWS
         if steps > first:
-            self._rows = self._part_rows(first)
-            arrays = self._part_arrays(first)
+            self._rows, arrays = self._part_rows(first), self._part_arrays(first)
             self._arrays = [{name: value[row] for name, value in arrays.items()} for row in range(steps - first)]
 
     def resume_point(self) -> ResumePoint | None:
@@ -75,8 +68,6 @@ class StreamCheckpoint:
         if self._kept is None:
             return None
         arrays = self.arrays("state", "action")
-        if any(array.ndim != 2 or array.dtype != np.float32 for array in arrays.values()):
-            raise self._damaged("its states or actions are something else")
         state, action = (torch.from_numpy(arrays[name])[:, None] for name in ("state", "action"))
         return ResumePoint(state, action, self._kept)
 
@@ -86,7 +77,7 @@ class StreamCheckpoint:
         self.steps, self._kept, self._rows, self._arrays = 0, None, [], []
 
     def add(self, row: dict[str, Any], step: AdaptationStep, stream_state: StreamState) -> None:
-        """Take a step of the one robot, and write when it is time to.
+        """Take a step in the one environment, and write when it is time to.
 
         Raises:
             UserError: if it cannot be written.
@@ -132,7 +123,7 @@ class StreamCheckpoint:
 
     def remove(self) -> None:
         """The results are written: forget how they were made."""
-        (self.path / STATE).unlink(missing_ok=True)  # first: without it nothing goes on
+        (self.path / STATE).unlink(missing_ok=True)  # first: without it nothing is resumed
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _files(self, first: int) -> tuple[Path, Path]:
@@ -141,33 +132,24 @@ class StreamCheckpoint:
 
     def _part_rows(self, first: int) -> list[dict[str, Any]]:
         file, count = self._files(first)[0], min(ROWS, self.steps - first)
-        try:
+        with self._readable():
             rows = parse_rows(read_text(file))[:count]  # a part may have more steps than the state that was to follow
-            require_steps(rows)
-            if not all(isinstance(row.get("pit"), list) and _is_whole(row, len(rows[0]["pit"])) for row in rows):
-                raise ValueError(f"a step in {file.name} lacks something")
-        except (OSError, ValueError) as fault:
-            raise self._damaged(str(fault)) from None
-        if len(rows) < count:
-            raise self._damaged(f"{file.name} has {len(rows)} steps of {count}")
+            if len(rows) < count:
+                raise ValueError(f"{file.name} has {len(rows)} steps of {count}")
         return rows
 
     def _part_arrays(self, first: int, names: tuple[str, ...] | None = None) -> dict[str, np.ndarray]:
         file, count = self._files(first)[1], min(ROWS, self.steps - first)
+        with self._readable():
+            arrays = {name: value[:count] for name, value in read_arrays(file, names).items()}
+            if any(len(value) < count for value in arrays.values()):
+                raise ValueError(f"{file.name} has fewer steps than {count}")
+        return arrays
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """One line where a file of this folder is not what was written into it."""
         try:
-            arrays = read_arrays(file, names)
-        except (OSError, ValueError) as fault:
-            raise self._damaged(str(fault)) from None
-        if any(value.ndim == 0 or len(value) < count for value in arrays.values()):
-            raise self._damaged(f"{file.name} has fewer steps than {count}")
-        return {name: value[:count] for name, value in arrays.items()}
-
-    def _damaged(self, why: str) -> UserError:
-        return UserError(f"{self.path} cannot be gone on with ({why}): remove it to begin anew")
-
-
-def _is_whole(row: Mapping[str, Any], targets: int) -> bool:
-    """Whether a step has all that a summary needs."""
-    numbers = [row.get("reward"), row.get("log_likelihood"), *row["pit"]]
-    # Floats, but perhaps NaN: those of a network that has gone wrong.
-    return len(row["pit"]) == targets and all(isinstance(number, float) for number in numbers)
+            yield
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as fault:
+            raise UserError(f"{self.path} cannot be resumed ({first_line(fault)}): remove it to begin anew") from None

@@ -1,4 +1,4 @@
-"""All that changes along a stream beside the robots: from it the stream goes on as if it had never been left."""
+"""All that changes along a stream beside the environments: from it the stream resumes as if it had never been left."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.prediction.intervals import AdaptiveIntervals
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, last_line
 from pyro_dynamics.seeding import derive_generator
 
 
@@ -27,7 +27,7 @@ class StreamState:
         self.group = group
         key = ("adapt", episode, "actions") if acting else ("replay",)
         self.draws = derive_generator(seed, *key)
-        # Streams of their own: measuring must not change what the robots do.
+        # Streams of their own: measuring must not change the actions.
         self.measuring = derive_generator(seed, "adapt", episode, "calibration")
         self.telling = derive_generator(seed, "adapt", episode, "belief")
         environments = sum(agent.environments for agent in group.agents)
@@ -60,8 +60,9 @@ class StreamState:
         try:
             self.load_state_dict(resume_point.stream_state)
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as fault:
-            reason = (str(fault).strip() or type(fault).__name__).splitlines()[-1].strip()
-            raise UserError(f"the state that was kept of the first steps is of other agents: {reason}") from None
+            raise UserError(
+                f"the state that was kept of the first steps is of other agents: {last_line(fault)}"
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,6 @@ class ResumePoint:
         if not torch.equal(state, self.state[index]):
             raise UserError(
                 f"step {index} does not begin in the state that it began in before: the simulator or the data does not "
-                "repeat itself, and what was resume_point cannot go on; choose another --out to begin anew"
+                "repeat itself, and what was made cannot be resumed; choose another --out to begin anew"
             )
         return self.action[index]

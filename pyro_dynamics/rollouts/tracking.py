@@ -1,39 +1,46 @@
-"""How well a belief follows a change: steps to recover, return, coverage and time, of one way to update it."""
+"""How well a belief follows a change: recovery, return, coverage, time and verdict of one way to update it."""
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium.vector import VectorEnv
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.diagnostics.prediction.predictive import coverage
-from pyro_dynamics.rollouts.adaptation import adapt
+from pyro_dynamics.diagnostics.verdict import Verdict
+from pyro_dynamics.io.stream_folder import Adaptation
+from pyro_dynamics.rollouts.adaptation import BELIEF_DRAWS, AdaptationStep, adapt
+from pyro_dynamics.rollouts.adaptation_summary import as_row
+from pyro_dynamics.transitions import Transitions
+
+OBSERVED = ("state", "action", "next_state", "reward")
 
 SHARE = 0.9
 """A belief has recovered when it has made this share of the move, from where it was to where it can go."""
 SUSTAINED = 5
 """For this many steps running."""
 SETTLED = 20
-"""The mean over this many last steps is where a told agent's belief ends."""
+"""The mean over this many last steps is where the oracle-reset baseline's belief ends."""
 
 
 @dataclass(frozen=True)
 class Track:
-    """One way to update beliefs along one schedule, for S robots (seeds), until the last robot's episode ends.
+    """One way to update beliefs along one schedule, in S environments (seeds), until the last episode ends.
 
-    A robot whose episode ended before is rewarded no more, and its belief stays; its coverage means nothing then.
+    After an episode's end there is no reward, and the belief stays; the coverage means nothing then.
 
     Attributes:
         decoded: the belief's mean, read by the linear probe, in the context's unit, ``[S][T]``.
         spread: its standard deviation, ``[S][T]``.
         reward: ``[S][T]``.
         inside: share of the predicted dimensions inside the network's own central 90 % intervals, ``[S][T]``.
-        inside_adaptive: share inside the intervals whose width follows what happens, ``[S][T]``.
-        update_ms: processor time of one update of all S beliefs, in milliseconds, the mean over the steps.
+        inside_adaptive: share inside the intervals whose width follows what is observed, ``[S][T]``.
+        update_ms: CPU time of one update of all S beliefs, in milliseconds, the mean over the steps.
+        verdicts: about each of the S streams at its end, as ``adapt`` and ``diagnose`` would give it.
     """
 
     decoded: list[list[float]]
@@ -42,13 +49,7 @@ class Track:
     inside: list[list[float]]
     inside_adaptive: list[list[float]]
     update_ms: float
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain data, rounded to what is worth keeping."""
-        return {
-            key: [[round(number, 4) for number in row] for row in value] if isinstance(value, list) else value
-            for key, value in asdict(self).items()
-        }
+    verdicts: list[dict[str, Any]]
 
 
 def track(
@@ -56,45 +57,51 @@ def track(
     robots: VectorEnv,
     probe: ContextProbe,
     seed: int,
-    told_at: int | None,
+    judge: Callable[[Adaptation], Verdict],
+    before_step: Callable[[int], object] | None,
     on_step: Callable[[], object],
 ) -> Track:
-    """Act with all robots in lockstep, and follow their beliefs.
+    """Act in all environments in lockstep, and follow the beliefs.
 
     Args:
-        group: one agent over as many environments as there are robots, with fresh beliefs.
-        robots: environments with the same schedule.
+        group: one agent over as many environments as there are, with fresh beliefs.
+        robots: S environments with the same schedule.
         probe: reads latents.
         seed: names the random streams.
-        told_at: the step at which the agent is told that everything has changed, and returns to its first belief.
+        judge: gives the verdict about each of the S streams at its end.
+        before_step: for the oracle-reset baseline, see :class:`~pyro_dynamics.rollouts.acting.ContextChange`.
         on_step: called after each step.
     """
-    agent = group.agents[0]
-    update, seconds = agent.belief.update, 0.0
-
-    def timed(*transitions: Any) -> None:
-        nonlocal seconds
-        start = time.process_time()
-        update(*transitions)
-        seconds += time.process_time() - start
-
-    agent.belief.update = timed  # type: ignore[assignment, method-assign]
-
-    def tell(step: int) -> None:
-        if step == told_at:
-            agent.belief.reset()
-
-    decoded, spread, reward, inside, adaptive = [], [], [], [], []
-    for step in adapt(group, robots, seed, before_step=tell):
-        decoded.append(probe.predict(step.mean.numpy()))
-        spread.append(probe.spread(step.scale.numpy()))
-        reward.append((step.reward * step.alive).numpy())
-        inside.append(coverage(step.pit).numpy())
-        adaptive.append(step.inside.float().mean(-1).numpy())
+    steps = []
+    for step in adapt(group, robots, seed, before_step=before_step, belief_draws=BELIEF_DRAWS):
+        steps.append(step)
         on_step()
-    series = {"decoded": decoded, "spread": spread, "reward": reward, "inside": inside, "inside_adaptive": adaptive}
+    series = {
+        "decoded": [probe.predict(step.mean.numpy()) for step in steps],
+        "spread": [probe.spread(step.scale.numpy()) for step in steps],
+        "reward": [(step.reward * step.alive).numpy() for step in steps],
+        "inside": [coverage(step.pit).numpy() for step in steps],
+        "inside_adaptive": [step.inside.float().mean(-1).numpy() for step in steps],
+    }
     columns = {name: np.stack(rows, 1).tolist() for name, rows in series.items()}
-    return Track(**columns, update_ms=1e3 * seconds / len(decoded))
+    seconds = sum(step.update.cpu for step in steps)
+    temperature = group.agents[0].belief.temperature
+    verdicts = [asdict(judge(adaptation_of(steps, k, temperature))) for k in range(robots.num_envs)]
+    return Track(**columns, update_ms=1e3 * seconds / len(steps), verdicts=verdicts)
+
+
+def adaptation_of(steps: Sequence[AdaptationStep], k: int, temperature: float) -> Adaptation:
+    """The stream of environment k alone, until its episode ends, as ``adapt`` would have it."""
+    alive = [step for step in steps if step.alive[k]]
+    observed = {name: torch.stack([getattr(step, name)[k] for step in alive]) for name in OBSERVED}
+    count = len(alive)
+    return Adaptation(
+        [as_row(step, k) for step in alive],
+        Transitions(**observed, environment=torch.zeros(count, dtype=torch.long), step=torch.arange(count)),
+        torch.stack([step.draws[:, k] for step in alive]).numpy(),
+        torch.stack([step.log_q[:, k] for step in alive]).float().numpy(),
+        {"online": {"temperature": temperature}},
+    )
 
 
 def steps_to_recover(decoded: np.ndarray, change: int, goal: float) -> int | None:
@@ -103,7 +110,7 @@ def steps_to_recover(decoded: np.ndarray, change: int, goal: float) -> int | Non
     Args:
         decoded: the belief in the context's unit; the move begins at its value just before the change.
         change: the step at which the context changed.
-        goal: where an agent that was told of the change ends, which is what the data allow.
+        goal: where the belief of the oracle-reset baseline ends, which is what the data allow.
 
     Returns:
         None if it has not recovered before the end.
@@ -114,18 +121,19 @@ def steps_to_recover(decoded: np.ndarray, change: int, goal: float) -> int | Non
     return int(runs.argmax()) + 1 if runs.any() else None
 
 
-def summarise(track: Track, change: int | None, truth: float, told: Track | None, settle: int) -> dict[str, Any]:
+def summarise(track: Track, change: int | None, truth: float, reset: Track | None, settle: int) -> dict[str, Any]:
     """Figures of one track: recovery, return, and coverage before and after the last change.
 
     Args:
-        track: what happened.
+        track: what was observed.
         change: the step of the one change, or None.
         truth: what the beliefs should come to.
-        told: the track of the agent that was told of the change, if there was one; without it the goal is the truth.
+        reset: the track of the oracle-reset baseline, if there is one; without it the goal is the truth.
         settle: steps at the start that do not count for the coverage: the belief is being found.
     """
     reward, decoded = np.array(track.reward), np.array(track.decoded)
     result: dict[str, Any] = {"return": reward.sum(1).tolist(), "update_ms": track.update_ms}
+    result["verdicts"] = [one["word"] for one in track.verdicts]
     for name in ("inside", "inside_adaptive"):
         inside = np.array(getattr(track, name))
         result[f"{name}_before"] = float(inside[:, settle:change].mean())
@@ -133,8 +141,8 @@ def summarise(track: Track, change: int | None, truth: float, told: Track | None
     if change is None:
         return result
     goals = [truth] * len(decoded)
-    if told is not None:
-        goals = np.array(told.decoded)[:, -SETTLED:].mean(1).tolist()
+    if reset is not None:
+        goals = np.array(reset.decoded)[:, -SETTLED:].mean(1).tolist()
     return {
         **result,
         "recovery": [steps_to_recover(row, change, goal) for row, goal in zip(decoded, goals, strict=True)],

@@ -10,8 +10,9 @@ from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.latents.collapse import collapse_gap
 from pyro_dynamics.environments import Context
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.rollouts.acting import Acting, act_and_update
 from pyro_dynamics.rollouts.fault_log import Faults
-from pyro_dynamics.rollouts.rollout import Policy, Step, rollout, uniform_policy
+from pyro_dynamics.rollouts.rollout import Step
 from pyro_dynamics.seeding import derive_generator, derive_seed
 from pyro_dynamics.transitions import Transitions
 
@@ -32,18 +33,19 @@ def train(
 ) -> None:
     """Learning with model predictive control (Algorithm 1).
 
-    Round 0 acts at random; each later round trains on all data so far and then runs an episode with every robot.
+    Round 0 acts at random; each later round trains on all data so far and then runs an episode in
+    every environment.
 
     Args:
         group: the agents.
         robots: K environments, or a multiple of K: several episodes of each in one round.
         contexts: the true hidden parameter of each of the K environments.
-        data: the transitions of each round so far; learning goes on after them, and appends to the list.
+        data: the transitions of each round so far; training resumes after them, and appends to the list.
         rounds: the last round.
         seed: names the random streams.
         update_while_training: update the beliefs after each step of a training episode too, as Algorithm 1 has it.
-        on_round: told of each finished round, its transitions and its metrics.
-        progress: told of what happens, see :class:`~pyro_dynamics.rollouts.progress.Progress`.
+        on_round: called with each finished round, its transitions and its metrics.
+        progress: shown what happens, see :class:`~pyro_dynamics.rollouts.progress.Progress`.
 
     Raises:
         UserError: if all environments break in one round; it is kept if any of them made a step before.
@@ -55,14 +57,11 @@ def train(
         if m > 0:
             progress.training(m)
             group.train(Transitions.concatenate(data), derive_generator(seed, "round", m, "training"), progress.epoch)
-        policy = _policy(group, robots, environment, draws, random=m == 0)
         seeds = [derive_seed(seed, "round", m, "reset", i) for i in range(robots.num_envs)]
+        acting = Acting(environment, random=m == 0, updates=update_while_training and m > 0, on_fault=faults)
         steps = []
         faults.begin()
-        for step in rollout(robots, policy, seeds, faults):
-            if update_while_training and m > 0:
-                keep = step.alive
-                group.observe(step.state[keep], step.action[keep], step.next_state[keep], environment[keep], draws)
+        for step in act_and_update(group, robots, seeds, draws, acting):
             steps.append(step)
             progress.step(m, step)
         if steps:
@@ -71,23 +70,13 @@ def train(
             data.append(episodes)
         if len(faults.now) == robots.num_envs:
             raise UserError(
-                f"every environment broke in round {m}, the first so: {faults.now[0]}; mend that, and go on by "
+                f"every environment broke in round {m}, the first so: {faults.now[0]}; mend that, and resume by "
                 "train --resume, with all steps that were made before"
             )
 
 
-def _policy(
-    group: AgentGroup, robots: VectorEnv, environment: torch.Tensor, draws: torch.Generator, random: bool
-) -> Policy:
-    if random:
-        space = robots.single_action_space
-        return uniform_policy(space.low, space.high, robots.num_envs, draws)  # type: ignore[attr-defined]
-    group.reset()
-    return lambda state: group.act(state, environment, draws)
-
-
 def record(steps: Sequence[Step], environment: torch.Tensor) -> Transitions:
-    """The transitions of the steps in which each robot was alive."""
+    """The transitions of the steps in which each environment was alive."""
     robots = len(environment)
     everything = Transitions(
         torch.cat([step.state for step in steps]),
@@ -103,7 +92,7 @@ def record(steps: Sequence[Step], environment: torch.Tensor) -> Transitions:
 def _metrics(
     group: AgentGroup, episodes: Transitions, contexts: Sequence[Context], robots: int, m: int, faults: Faults
 ) -> list[Row]:
-    """One row for each environment: mean return, belief, and how well the model foretold these episodes."""
+    """One row for each environment: mean return, belief, and how well the model predicted these episodes."""
     mean, scale = group.beliefs()
     count = robots // len(contexts)
     right, wrong = latent_gaps(group, episodes) if m > 0 else ({}, {})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, first_line
 
 OBJECT_STORE = 100_000_000
 """Bytes of shared memory: jobs exchange nothing, and Ray would take a third of the machine's."""
@@ -71,7 +71,7 @@ def connected(workers: int | None = None, address: str | None = None) -> Iterato
             **(here if address is None else {}),
         )
     except Exception as fault:  # Ray raises many kinds, a bare Exception where the machine is too slow for it
-        reason = str(fault).strip().splitlines()[0]
+        reason = first_line(fault)
         if address is None:
             raise UserError(f"Ray does not start on this machine: {reason}") from None
         raise UserError(f"{reason} (if {address} has token authentication, set RAY_AUTH_MODE=token)") from None

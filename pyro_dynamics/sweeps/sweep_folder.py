@@ -1,6 +1,5 @@
 """The folder of a sweep: runs, and the other files of their jobs."""
 
-import fcntl
 import json
 import os
 import secrets
@@ -14,6 +13,7 @@ from typing import Any, TextIO
 from pyro_dynamics.data_files import parse_json, read_text
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import make_folder, write_bytes, write_json
+from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.untrusted_folders import require_inside
 
 
@@ -50,11 +50,7 @@ class SweepFolder:
         """
         folder = cls(make_folder(path.absolute()), secrets.token_hex(8))
         require_inside(path)
-        with (path / "at-work").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"another sweep is at work in {path}: wait for it, or choose another --out") from None
+        with lock_folder(folder.path):
             write_bytes(folder.path / "command", folder.command.encode())
             yield folder
 

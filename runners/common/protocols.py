@@ -12,12 +12,12 @@ from pyro_dynamics.runners.common.configuration import RunConfig, online_for, pr
 Scale = Literal["quick", "cpu", "paper"]
 
 TRAINED = ("latent", "generalist", "specialist", "oracle", "encoder")
-"""Agents with their own training. The oracle is given the true context; the encoder computes its latent from the last
-10 steps, as CaDM does."""
+"""Agents with a training of their own. The oracle is given the true context; the encoder computes its latent from the
+last 10 steps, as CaDM does."""
 
 BELIEF_ABLATIONS = {
     "latent": BeliefAblation(),
-    "oracle-reset": BeliefAblation(True, True),
+    "oracle-reset": BeliefAblation(reset_on_change=True),
     "prior-only": BeliefAblation(updates=False),
     "shuffled": BeliefAblation(shuffled=True),
 }

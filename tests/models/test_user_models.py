@@ -27,6 +27,7 @@ from pyro_dynamics.diagnostics.posterior.datatree import to_datatree
 from pyro_dynamics.diagnostics.posterior.simulation_calibration import sbc_ranks
 from pyro_dynamics.diagnostics.prediction.forecast import forecast
 from pyro_dynamics.diagnostics.stream import stream_diagnosis
+from pyro_dynamics.diagnostics.stream.evidence import Evidence
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import DiagonalGuide, LaplaceGuide, MixtureGuide
 from pyro_dynamics.inference import (
@@ -545,7 +546,8 @@ def test_diagnostics_judge_by_the_models_density(kind: Any) -> None:
     judged = Mock(wraps=stream_diagnosis.importance)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(stream_diagnosis, "importance", judged)
-        stream_diagnosis._judge(agent, data, draws.numpy(), draws[:, 0].numpy(), 0, 3, 1.0)
+        latent, log_q = draws.numpy()[None].repeat(4, 0), draws[None, :, 0].numpy().repeat(4, 0)
+        stream_diagnosis._judge(agent, Evidence(data, [None] * 4, 1.0, latent, log_q), 0, 3)
     fields = rows_of_first.state, rows_of_first.action, rows_of_first.next_state
     each = by_rows(kind, fields, draws[:, None].expand(-1, 4, 1)).sum(1)
     expected = times * log_prior(kind, draws[:, 0]) + each

@@ -1,4 +1,4 @@
-"""The journal of an adaptation: what was stopped goes on, and what is damaged or of something else is refused."""
+"""The checkpoint of an adaptation: what was stopped resumes, and what is damaged or of something else is refused."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,7 @@ import torch
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.rollouts import stream_checkpoint
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
+from pyro_dynamics.rollouts.rollout import Seconds
 from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
 from pyro_dynamics.runners.main import main
 
@@ -42,7 +43,8 @@ def step(index: int) -> AdaptationStep:
         vector,
         draws,
         draws[..., 0],
-        0.01,
+        Seconds(0.005),
+        Seconds(0.005),
     )
 
 
@@ -97,7 +99,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
     def damaged(change: Any) -> None:
         kept(tmp_path, 3)
         change()
-        with pytest.raises(UserError, match=r"cannot be gone on with \(.+\): remove it to begin anew"):
+        with pytest.raises(UserError, match=r"cannot be resumed \(.+\): remove it to begin anew"):
             StreamCheckpoint(tmp_path, SETTINGS)
         StreamCheckpoint(tmp_path / "none", SETTINGS)
         for file in tmp_path.iterdir():
@@ -107,17 +109,15 @@ def test_damage_is_told(tmp_path: Path) -> None:
     damaged(lines.unlink)
     damaged(lambda: lines.write_text("{}\n"))
     damaged(lambda: lines.write_text(json.dumps(row(0)) + "\n"))
-    damaged(lambda: lines.write_text((json.dumps({**row(0), "pit": None}) + "\n") * 3))
     damaged(lambda: np.savez(tmp_path / "steps-00000000.npz", state=np.zeros((1, 1))))
     damaged(lambda: (tmp_path / "steps-00000000.npz").write_bytes(b""))
     damaged(lambda: torch.save({"steps": -1}, tmp_path / "state.pt"))
-    damaged(lambda: torch.save({"steps": -1, "settings": "{}", "stream_state": {}}, tmp_path / "state.pt"))
 
 
 def test_a_robot_that_does_not_repeat_itself_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run stopped by the end of its disk goes on; the steps before are made again, and must be the same."""
+    """An adaptation stopped by the end of its disk resumes; the steps before are made again, and must be the same."""
     tiny = ["--rounds", "1", "--steps", "20", "--episodes", "1", "--ensemble.hidden", "8", "--offline.min-steps", "10"]
     plan = ["--ensemble.weight-decay", "0", "0", "--controller.horizon", "3", "--planner.candidates", "20"]
     run, out = tmp_path / "run", tmp_path / "out"
@@ -145,7 +145,7 @@ def test_a_robot_that_does_not_repeat_itself_is_told(
     assert main([*adapt, "--seed", "1"]) == 2
     assert "is what is left of an adaptation with another seed" in capsys.readouterr().err
     assert main(adapt) == 0
-    assert "goes on after 5 steps" in capsys.readouterr().out
+    assert "resumes after 5 steps" in capsys.readouterr().out
     assert not (out / "unfinished").exists()
     rows = (out / "steps.jsonl").read_bytes()
     assert main([*adapt[:-1], str(tmp_path / "other")]) == 0

@@ -63,7 +63,7 @@ def test_same_seed_same_table_and_the_paper_s_update_works_too(run: Path, tmp_pa
     assert json.loads(tables[0])["steps"] == 6
 
 
-def test_adapt_tells_coverage_and_health(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adapt_reports_coverage_and_the_verdict(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "adapt"
     assert main(["adapt", str(run), "--context", "5", "--steps", "12", *FAST, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
@@ -76,8 +76,9 @@ def test_adapt_tells_coverage_and_health(run: Path, tmp_path: Path, capsys: pyte
     assert sum(summary["pit"]) == 2 * 12
     assert len(summary["pit"]) == 10
     assert "coverage of 90 % intervals" in printed
-    (line,) = (line for line in printed.splitlines() if line.startswith("belief: "))
-    assert line == f"belief: {summary['health'][0]['state']}: {summary['health'][0]['why']}"
+    verdict = summary["verdict"]
+    assert f"\n{verdict['word']}" in printed
+    assert all(f"\n  {reason}\n" in printed for reason in verdict["reasons"])
 
 
 @pytest.mark.parametrize(

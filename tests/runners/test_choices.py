@@ -171,7 +171,7 @@ def test_in_real_time_whatever_the_run_was_trained_with(
     assert online_defaults([str(run), "--realtime", "--update", "kalman"]).update == "kalman"
     arguments = ["--realtime", "--update", "kalman", "--context", "5", "--steps", "3", "--out", str(tmp_path)]
     assert main(["adapt", str(run), *arguments]) == 0
-    assert re.search(r"plan and update: \d+ ms a step", capsys.readouterr().out)
+    assert re.search(r"plan and update: \d+ ms per step", capsys.readouterr().out)
     assert json.loads((tmp_path / "summary.json").read_text())["online"]["update"] == "kalman"
 
 
@@ -181,7 +181,7 @@ def test_settings_of_what_was_chosen_are_flags_and_are_stored(run: Path) -> None
     assert config.online.update_config == SVIUpdateConfig(steps=3)
 
 
-def test_track_measures_and_goes_on_where_it_was(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_track_measures_and_resumes_where_it_was(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["track", str(run), "--schedule", "0:3,6:9", "--steps", "14", "--seeds", "2", "--updates", "kalman"]
     arguments += ["--beliefs", "oracle-reset", "recursive", "power:forgetting_factor=0.5", "--out", str(tmp_path)]
     assert main(arguments) == 0
@@ -193,6 +193,7 @@ def test_track_measures_and_goes_on_where_it_was(run: Path, tmp_path: Path, caps
     stored = (tmp_path / "oracle-reset-kalman.json").stat().st_mtime_ns
     assert main(arguments) == 0
     assert (tmp_path / "oracle-reset-kalman.json").stat().st_mtime_ns == stored
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary  # to the last digit
     names = ("oracle-reset", "recursive")
     reset, own = (json.loads((tmp_path / f"{name}-kalman.json").read_text())["track"] for name in names)
     decoded = {"reset": np.array(reset["decoded"]), "own": np.array(own["decoded"])}

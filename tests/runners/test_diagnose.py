@@ -52,7 +52,7 @@ def test_a_run_gets_report_numbers_and_posterior(run: Path, capsys: pytest.Captu
     assert [one["environment"] for one in told["verdicts"]] == ["2", "4", "6", "8", "10"]
     for verdict in told["verdicts"]:
         assert any(
-            line.split()[0] == verdict["environment"] and verdict["why"] in line
+            line.split()[0] == verdict["environment"] and "; ".join(verdict["reasons"]) in line
             for line in printed.splitlines()
             if line.strip()
         )
@@ -116,7 +116,7 @@ def test_every_kind_of_run_gets_a_sensible_report(more: list[str], tmp_path: Pat
     told = json.loads((out / "diagnostics.json").read_text())
     has_posterior = "--agent" not in more and "point" not in more
     assert ("quality" in told) == has_posterior == (out / "posterior.nc").exists()
-    assert all((one["words"] == "no posterior") != has_posterior for one in told["verdicts"])
+    assert all((one["word"] == "no posterior") != has_posterior for one in told["verdicts"])
     assert (out / "report.html").stat().st_size > 10_000
     assert (out / "figures" / "pairs.png").exists() == (has_posterior and "1" not in more[1:2])
 
@@ -130,7 +130,8 @@ def test_an_adaptation_is_judged_along_its_stream(
     assert main(["diagnose", str(out)]) == 0
     printed = capsys.readouterr().out
     told = json.loads((out / "diagnose" / "diagnostics.json").read_text())
-    assert told["verdict"] in printed
+    assert told["verdict"]["word"] in printed
+    assert all(reason in printed for reason in told["verdict"]["reasons"])
     assert told["steps"][-1] == 39
     assert len(told["k_hat"]) == len(told["steps"])
     assert (out / "diagnose" / "report.html").read_text().count("data:image/png;base64,") == 1

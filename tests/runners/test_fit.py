@@ -103,7 +103,7 @@ def test_a_replay_that_was_stopped_goes_on_with_the_same_contexts_alone(
     message = refused([*follow, "0:2,3:10"], capsys)
     assert "another context or schedule" in message
     assert main([*follow, "0:2,3:6"]) == 0
-    assert "after 5 steps" in capsys.readouterr().out
+    assert "resumes after 5 steps" in capsys.readouterr().out
     rows = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
     assert [row["context"] for row in rows] == [2.0] * 3 + [6.0] * 2
 
@@ -188,7 +188,7 @@ def test_several_columns_of_quantities_are_several_hidden_parameters(tmp_path: P
     assert len(belief["decoded"]) == 2
     assert main(["diagnose", str(tmp_path / "replay")]) == 0
     stored = json.loads((tmp_path / "replay" / "diagnose" / "diagnostics.json").read_text())
-    assert "the true" not in stored["why"]
+    assert not any("the true" in reason for reason in stored["verdict"]["reasons"])
 
 
 def test_a_replay_may_follow_every_kind_of_schedule(run: Path, log: Path, tmp_path: Path) -> None:

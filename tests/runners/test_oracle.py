@@ -1,4 +1,4 @@
-"""The oracle, which is told the true context: through every command, and whether it listens."""
+"""The oracle, which is given the true context: through every command, and whether it uses it."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,8 @@ from commands import refused
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.environments import Schedule, find_family
-from pyro_dynamics.rollouts.adaptation import adapt, telling
+from pyro_dynamics.rollouts.acting import ContextChange
+from pyro_dynamics.rollouts.adaptation import adapt
 from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.main import main
 
@@ -45,7 +46,7 @@ def test_the_right_context_foretells_better_than_a_wrong_one(run: Path) -> None:
     assert all(row["latent_mean"] == row["latent_sd"] == [] for row in last)
 
 
-def test_telling_moves_the_prediction_the_way_gravity_does(run: Path) -> None:
+def test_the_true_context_moves_the_prediction_the_way_gravity_does(run: Path) -> None:
     """A pendulum at the side, left alone, falls faster the stronger gravity is: also between trained contexts."""
     group = load_run(run)[-1]
     agent = group_for(group, FAMILY, [3.0]).agents[0]
@@ -64,7 +65,7 @@ def test_telling_moves_the_prediction_the_way_gravity_does(run: Path) -> None:
     assert told == pytest.approx(expected, abs=0.12)
 
 
-def test_telling_changes_nothing_for_other_agents(tmp_path: Path) -> None:
+def test_the_true_context_changes_nothing_for_other_agents(tmp_path: Path) -> None:
     assert main(["train", *TINY, "--agent", "latent", "--rounds", "1", "--out", str(tmp_path / "latent")]) == 0
     group = load_run(tmp_path / "latent")[-1]
     before = [part.clone() for part in group.beliefs()]
@@ -81,13 +82,13 @@ def test_two_runs_are_the_same_and_a_resumed_one_too(tmp_path: Path) -> None:
 
 
 def test_it_is_told_of_every_step_of_a_schedule(run: Path) -> None:
-    """Told of the switch it foretells what comes after far better than one that still believes in the old context."""
+    """Given the switch it predicts what comes after far better than one that still believes in the old context."""
 
     def after_switch(told: bool) -> float:
         schedule = Schedule(((0, 2.0), (10, 10.0)))
         group: AgentGroup = group_for(load_run(run)[-1], FAMILY, [2.0])
         robots = FAMILY.make_vector([schedule], 25)
-        follow = telling(group, [schedule]) if told else None
+        follow = ContextChange(group, [schedule]) if told else None
         steps = list(adapt(group, robots, 0, before_step=follow))
         return float(torch.stack([step.log_likelihood for step in steps[10:]]).mean())
 
@@ -114,9 +115,9 @@ def test_evaluate_compare_export_and_diagnose(run: Path, tmp_path: Path, capsys:
     assert main(["export", str(run), "--npz", str(tmp_path / "data.npz")]) == 0
     small = ["--draws", "100", "--horizon", "3", "--particles", "20", "--out", str(tmp_path)]
     assert main(["diagnose", str(run), *small]) == 0
-    assert "told the true context and infers nothing, has no posterior to judge" in capsys.readouterr().out
-    assert "told its context" in (tmp_path / "report.md").read_text()
-    assert "told the true context and infers nothing, has no posterior: leave" in refused(
+    assert "given the true context and infers nothing, has no posterior to judge" in capsys.readouterr().out
+    assert "given its context" in (tmp_path / "report.md").read_text()
+    assert "given the true context and infers nothing, has no posterior: leave" in refused(
         ["diagnose", str(run), *small, "--refits", "1"], capsys
     )
 

@@ -138,7 +138,7 @@ def test_one_command_at_a_time_has_the_folder(tmp_path: Path) -> None:
         assert folder.is_seen()
         assert not SweepFolder(tmp_path / "elsewhere", folder.command).is_seen()
         folder.note_try("family/latent-0", 3)
-        with pytest.raises(UserError, match="another sweep is at work"), SweepFolder.claimed(tmp_path / "sweep"):
+        with pytest.raises(UserError, match="is in use by another process"), SweepFolder.claimed(tmp_path / "sweep"):
             pass
     with SweepFolder.claimed(tmp_path / "sweep") as later:
         assert not folder.is_seen()

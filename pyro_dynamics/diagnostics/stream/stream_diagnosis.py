@@ -1,8 +1,8 @@
 """Where along a stream of steps a belief went wrong, and when: k-hat, coverage, and the truth beside the belief.
 
-The yardstick at a step is the posterior of an agent that was TOLD when the true context last changed, and so learns
-from the steps since then alone. Draws of the belief are weighted by it, and the tail of the weights judged by k-hat
-(Vehtari, Simpson, Gelman, Yao and Gabry 2024, arXiv:1507.02646).
+The reference at a step is the posterior of the oracle-reset baseline, which returns to the prior when the true context
+changes, and so learns from the steps since then alone. Draws of the belief are weighted by it, and the tail of the
+weights is judged by k-hat (Vehtari, Simpson, Gelman, Yao and Gabry 2024, arXiv:1507.02646).
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,21 @@ from typing import Any
 import numpy as np
 import torch
 
+from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.diagnostics.posterior.datatree import draw_log_likelihood
 from pyro_dynamics.diagnostics.posterior.importance import Importance, importance
-from pyro_dynamics.diagnostics.stream.central_region import central_region
-from pyro_dynamics.diagnostics.stream.health import RECENT
+from pyro_dynamics.diagnostics.stream.central_region import REGION, central_region
+from pyro_dynamics.diagnostics.stream.checks import RECENT
+from pyro_dynamics.diagnostics.stream.evidence import Evidence
 from pyro_dynamics.diagnostics.stream.troubles import (
     Trouble,
     low_coverage,
+    not_finite,
     outside_region,
-    reasons_for,
-    verdict_on,
     wrong_posterior,
 )
+from pyro_dynamics.diagnostics.verdict import Verdict, judge_stream, reasons_to_believe
 from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import columns
 from pyro_dynamics.errors import UserError
@@ -35,9 +37,9 @@ from pyro_dynamics.transitions import Transitions
 SHORT = 5
 """Steps: a context that stays for fewer, and whose predecessor did too, is one that changes all the time."""
 WINDOW = 20
-"""Steps that tell of a context that changes all the time."""
+"""Steps that count where a context changes all the time."""
 GROWTH = 0.1
-"""A checkpoint with a tenth more transitions than the last tells little new, and costs as much as it has of them."""
+"""A checkpoint with a tenth more transitions than the last adds little, and costs as much as it has of them."""
 LIMIT = 7_000_000
 """Network evaluations of one diagnosis: 20 s on one core for 3 layers of 128 units."""
 
@@ -49,17 +51,16 @@ class StreamDiagnosis:
     Attributes:
         length: T.
         steps: the checkpoints, ``[n]``.
-        since: the first transition of what a told agent would have learned from, at each checkpoint, ``[n]``.
+        since: the first transition of what the oracle-reset baseline would have learned from, at each checkpoint,
+            ``[n]``.
         windowed: whether that was, somewhere, the last 20 steps, as the context changed all the time.
-        k_hat: of the belief's draws against the told agent's posterior, ``[n]``; minus infinity where they are the
-            same, NaN where nothing can be said for the belief.
+        k_hat: of the belief's draws against that posterior, ``[n]``; minus infinity where they are the same, NaN where
+            nothing can be said for the belief.
         threshold: below this k-hat the belief stands for that posterior.
-        shift: how far the weights pull the belief's mean, in its own standard deviations, ``[n][d]``; too little where
-            k-hat is above its threshold.
+        shift: of the belief's mean by the weights, in its own standard deviations, ``[n][d]``; too little where k-hat
+            is above its threshold.
         trouble: what is wrong for a stretch, in the order of the first steps.
-        verdict: ``believe``, ``believe again since step 120`` or ``do not believe since step 200``; ``no posterior``
-            for an agent without a latent whose predictions are well.
-        why: the reason, with the numbers.
+        verdict: the word at the end, and why.
         running: coverage of each 50 steps running, ``[T - 49]``; the last value belongs to the last step.
         decoded: lower end, median and upper end of the belief's central 94 % region, read by the linear probe in the
             context's unit, ``[3][T]``, or ``[3][T][P]`` of P hidden parameters; None without a probe.
@@ -75,94 +76,84 @@ class StreamDiagnosis:
     threshold: float
     shift: list[list[float]]
     trouble: list[Trouble]
-    verdict: str
-    why: str
+    verdict: Verdict
     running: list[float]
     decoded: list[Any] | None
     probe_error: float | list[float] | None
 
 
-def diagnose_stream(
-    agent: Any,
-    data: Transitions,
-    latent: np.ndarray | None,
-    log_q: np.ndarray | None,
-    contexts: Sequence[Context | None],
-    temperature: float,
-    every: int = 10,
-    *,
-    coverage: np.ndarray | None = None,
-    trained_means: np.ndarray | None = None,
-    trained_contexts: Sequence[Context] = (),
-    parameters: Sequence[str] = ("context",),
-) -> StreamDiagnosis:
+def diagnose_stream(agent: Agent, evidence: Evidence, every: int = 10) -> StreamDiagnosis:
     """Judge the belief along T steps in one environment.
 
     Args:
         agent: any agent with the run's network: its own beliefs are not looked at.
-        data: the T transitions, of environment 0.
-        latent: draws of the belief after each step, ``[T, S, d]``, or None for an agent without a latent.
-        log_q: the belief's log density at them in nats, ``[T, S]``, or None.
-        contexts: the true hidden parameter at each step, T of them; None where it is not known.
-        temperature: power of the likelihood in the belief's updates.
+        evidence: what is at hand.
         every: steps between two checkpoints of k-hat; more where many steps passed since the last change, and where
             the diagnosis would take longer than half a minute.
-        coverage: share of the targets inside their 90 % intervals at each step, ``[T]``.
-        trained_means: latent means of the environments that were trained on, ``[K, d]``; with them and with contexts
-            that are numbers, the belief is read by the linear probe and compared to the truth.
-        trained_contexts: their contexts, K of them.
-        parameters: what the hidden parameters are called, for people.
 
     Raises:
         UserError: if the draws are too few, or the adaptation is of another run than the agent.
     """
-    told, windowed = told_since(contexts)
+    length, latent, log_q = len(evidence.transitions), evidence.latent, evidence.log_q
+    since, windowed = known_since(evidence.contexts)
     steps: list[int] = []
     judged: list[Importance] = []
     trouble: list[Trouble] = []
     decoded = error = None
     compared = False
     if latent is not None and log_q is not None:
-        _refuse_another_run(agent, data, latent)
-        steps = checkpoints(told, every, latent.shape[1] * agent.model.likelihood.members)
-        judged = [_judge(agent, data, latent[t], log_q[t], told[t], t, temperature) for t in steps]
-        trouble += wrong_posterior(steps, judged, told)
-        probe, error = make_probe(trained_means, trained_contexts)
-        if probe is not None and error is not None:
-            decoded = central_region(probe.predict(latent))
-            regions = np.moveaxis(decoded.reshape(3, len(contexts), -1), -1, 0)
-            truth = columns(contexts, len(parameters)).T
-            compared = not np.isnan(truth).all()
-            for column in zip(regions, np.atleast_1d(error), truth, parameters, strict=True):
-                trouble += outside_region(*column, told)
-    running = np.zeros(0) if coverage is None else running_coverage(coverage)
-    trouble += low_coverage(running, len(data))
+        _refuse_another_run(agent, evidence.transitions, latent)
+        trouble += not_finite(latent)
+        if not trouble:
+            steps = checkpoints(since, every, latent.shape[1] * agent.model.likelihood.members)
+            judged = [_judge(agent, evidence, since[t], t) for t in steps]
+            trouble += wrong_posterior(steps, judged, since)
+            decoded, error, compared, outside = _beside_truth(evidence, latent, since)
+            trouble += outside
+    running = np.zeros(0) if evidence.coverage is None else running_coverage(evidence.coverage)
+    trouble += low_coverage(running, length)
     trouble.sort(key=lambda one: (one.first, one.last))
-    reasons = reasons_for(trouble, steps, judged, running, parameters if compared else ())
+    parameters = evidence.parameters if compared else ()
+    well = [] if trouble else reasons_to_believe(steps, judged, running, parameters, REGION)
+    verdict = judge_stream(length, trouble, evidence.beliefs, latent is not None, well)
     if windowed and judged:
-        reasons.append(f"where the context changed all the time, the last {WINDOW} steps were the yardstick")
+        verdict.reasons.append(f"where the context changed all the time, the last {WINDOW} steps were the reference")
     return StreamDiagnosis(
-        length=len(data),
+        length=length,
         steps=steps,
-        since=[told[step] for step in steps],
+        since=[since[step] for step in steps],
         windowed=windowed and bool(steps),
         k_hat=[one.k_hat for one in judged],
         threshold=judged[0].threshold if judged else 0.7,
         shift=[one.shift for one in judged],
         trouble=trouble,
-        verdict=verdict_on(trouble, len(data)) if judged or trouble else "no posterior",
-        why="; ".join(reasons),
+        verdict=verdict,
         running=running.tolist(),
         decoded=None if decoded is None else decoded.tolist(),
         probe_error=None if error is None else error.tolist(),
     )
 
 
-def told_since(contexts: Sequence[Context | None]) -> tuple[list[int], bool]:
-    """For each of T steps the first one of what an agent that is told of changes learns from, ``[T]``.
+def _beside_truth(
+    evidence: Evidence, latent: np.ndarray, since: Sequence[int]
+) -> tuple[np.ndarray | None, np.ndarray | None, bool, list[Trouble]]:
+    """The decoded region ``[3, T, ...]``, the probe's error, whether any truth is known, and where it lies outside."""
+    probe, error = make_probe(evidence.trained_means, evidence.trained_contexts)
+    if probe is None or error is None:
+        return None, None, False, []
+    decoded = central_region(probe.predict(latent))
+    regions = np.moveaxis(decoded.reshape(3, len(latent), -1), -1, 0)
+    truth = columns(evidence.contexts, len(evidence.parameters)).T
+    each = zip(regions, np.atleast_1d(error), truth, evidence.parameters, strict=True)
+    outside = [one for column in each for one in outside_region(*column, since)]
+    return decoded, error, not np.isnan(truth).all(), outside
 
-    That is the first step with the present context. Where the context changes all the time there is nothing to be
-    told: then the last 20 steps count. The second value says whether they did anywhere.
+
+def known_since(contexts: Sequence[Context | None]) -> tuple[list[int], bool]:
+    """For each of T steps the first one of what the oracle-reset baseline learns from, ``[T]``.
+
+    That is the first step with the present context. Where the context changes all the time, the last 20 steps count.
+    The second value says whether they did anywhere.
     """
     starts = [t for t in range(len(contexts)) if t == 0 or contexts[t] != contexts[t - 1]]
     lengths = np.diff([*starts, len(contexts)])
@@ -183,7 +174,7 @@ def checkpoints(since: Sequence[int], every: int, evaluations: int) -> list[int]
     No transition may be left out of a posterior, so the number of checkpoints is what is saved on.
 
     Args:
-        since: from :func:`told_since`, ``[T]``.
+        since: from :func:`known_since`, ``[T]``.
         every: the least distance of two checkpoints.
         evaluations: of the network for each transition of a checkpoint: draws times members.
     """
@@ -231,7 +222,7 @@ def running_coverage(coverage: np.ndarray) -> np.ndarray:
     return np.convolve(coverage, np.ones(width) / width, mode="valid")
 
 
-def _refuse_another_run(agent: Any, data: Transitions, latent: np.ndarray) -> None:
+def _refuse_another_run(agent: Agent, data: Transitions, latent: np.ndarray) -> None:
     sizes = (data.state.shape[1], data.action.shape[1], latent.shape[2])
     wanted = (agent.task.state_dim, agent.task.action_dim, agent.latent_dim)
     if sizes != wanted:
@@ -243,11 +234,12 @@ def _refuse_another_run(agent: Any, data: Transitions, latent: np.ndarray) -> No
         raise UserError(f"k-hat needs at least 25 draws, and there are {latent.shape[1]}: run adapt again")
 
 
-def _judge(
-    agent: Any, data: Transitions, latent: np.ndarray, log_q: np.ndarray, since: int, step: int, temperature: float
-) -> Importance:
-    """Weigh the belief's draws ``[S, d]`` by the posterior of the transitions from ``since`` to ``step``."""
-    draws, seen = torch.from_numpy(latent), data.select(torch.arange(since, step + 1))
+def _judge(agent: Agent, evidence: Evidence, since: int, step: int) -> Importance:
+    """Weigh the belief's draws ``[S, d]`` after a step by the posterior of the transitions from ``since`` on."""
+    assert evidence.latent is not None
+    assert evidence.log_q is not None
+    latent, log_q, temperature = evidence.latent[step], evidence.log_q[step], evidence.temperature
+    draws, seen = torch.from_numpy(latent), evidence.transitions.select(torch.arange(since, step + 1))
     if has_default_forward(agent.model):
         log_p = _log_prior(agent.model, draws)
         for _, value in draw_log_likelihood(agent, seen, draws[:, None]):

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.control import MPCConfig
+from pyro_dynamics.diagnostics.stream.evidence import Evidence
 from pyro_dynamics.diagnostics.stream.stream_diagnosis import (
     StreamDiagnosis,
     checkpoints,
     diagnose_stream,
+    known_since,
     make_probe,
-    told_since,
 )
 from pyro_dynamics.diagnostics.stream.troubles import stretches
 from pyro_dynamics.errors import UserError
@@ -83,8 +84,20 @@ def stream(contexts: list[float], belief: str = "recursive") -> tuple[Agent, Tra
     return agent, Transitions.concatenate(happened), torch.stack(latent).numpy(), torch.stack(log_q).numpy()
 
 
+def judged(
+    agent: Agent,
+    data: Transitions,
+    latent: np.ndarray | None,
+    log_q: np.ndarray | None,
+    contexts: list[Any],
+    temperature: float,
+    **known: Any,
+) -> StreamDiagnosis:
+    return diagnose_stream(agent, Evidence(data, contexts, temperature, latent, log_q, **known))
+
+
 def diagnosed(contexts: list[float], belief: str = "recursive", **options: Any) -> StreamDiagnosis:
-    return diagnose_stream(*stream(contexts, belief), contexts, TEMPERATURE, **options)
+    return judged(*stream(contexts, belief), contexts, TEMPERATURE, **options)
 
 
 def test_an_exact_belief_about_what_stays_is_believed() -> None:
@@ -93,9 +106,9 @@ def test_an_exact_belief_about_what_stays_is_believed() -> None:
     assert found.since == [0] * len(found.steps)
     assert max(found.k_hat) < 0.3 < found.threshold == pytest.approx(1 - 1 / math.log10(DRAWS))
     assert np.abs(found.shift).max() < 0.2
-    assert (found.verdict, found.trouble) == ("believe", [])
-    assert "0.62" in found.why
-    assert "90%" in found.why
+    assert (found.verdict.title, found.trouble) == ("believe", [])
+    assert "0.62" in found.verdict.why
+    assert "90%" in found.verdict.why
 
 
 def test_a_belief_that_is_only_wide_is_not_condemned_and_one_that_is_off_too_is() -> None:
@@ -103,12 +116,12 @@ def test_a_belief_that_is_only_wide_is_not_condemned_and_one_that_is_off_too_is(
     mean = latent.mean(1, keepdims=True)
     deviation = latent.std(1, keepdims=True)
     wide, log_q = mean + 8 * (latent - mean), log_q - 2 * math.log(8)
-    found = diagnose_stream(agent, happened, wide, log_q, [1.0] * STEPS, TEMPERATURE)
+    found = judged(agent, happened, wide, log_q, [1.0] * STEPS, TEMPERATURE)
     assert sum(k_hat > found.threshold for k_hat in found.k_hat) > len(found.k_hat) / 2  # 400 draws are too few
-    assert found.verdict == "believe"
-    assert "but where the belief was only wide" in found.why
-    off = diagnose_stream(agent, happened, wide + 16 * deviation, log_q, [1.0] * STEPS, TEMPERATURE)
-    assert off.verdict.startswith("do not believe since step")
+    assert found.verdict.title == "believe"
+    assert "but where the belief was only over-dispersed" in found.verdict.why
+    off = judged(agent, happened, wide + 16 * deviation, log_q, [1.0] * STEPS, TEMPERATURE)
+    assert off.verdict.title.startswith("do not believe since step")
 
 
 def test_the_same_belief_is_wrong_from_a_switch_on() -> None:
@@ -118,8 +131,8 @@ def test_the_same_belief_is_wrong_from_a_switch_on() -> None:
     assert trouble.kind == "k-hat"
     assert switch <= trouble.first <= switch + 20
     assert trouble.last == STEPS - 1
-    assert found.verdict == f"do not believe since step {trouble.first}"
-    assert f"steps {trouble.first} to {trouble.last}" in found.why
+    assert found.verdict.title == f"do not believe since step {trouble.first}"
+    assert f"steps {trouble.first} to {trouble.last}" in found.verdict.why
     k_hat = dict(zip(found.steps, found.k_hat, strict=True))
     assert max(value for step, value in k_hat.items() if step < switch) < 0.3
     assert min(value for step, value in k_hat.items() if step >= trouble.first) > found.threshold
@@ -127,13 +140,13 @@ def test_the_same_belief_is_wrong_from_a_switch_on() -> None:
 
 def test_a_belief_that_forgets_is_believed_again_after_a_switch() -> None:
     found = diagnosed([-1.0] * 60 + [1.0] * 60, "window")
-    assert found.verdict == "believe" or found.verdict.startswith("believe again since")
+    assert found.verdict.title == "believe" or found.verdict.title.startswith("believe again since")
     assert found.k_hat[-1] < found.threshold
 
 
 def test_a_temperature_that_was_not_used_is_noticed() -> None:
     contexts = [1.0] * 60
-    assert max(diagnose_stream(*stream(contexts), contexts, 0.1).k_hat) > 0.62  # the belief is too sure for it
+    assert max(judged(*stream(contexts), contexts, 0.1).k_hat) > 0.62  # the belief is overconfident for it
 
 
 def test_the_truth_outside_the_decoded_region_is_told() -> None:
@@ -145,26 +158,26 @@ def test_the_truth_outside_the_decoded_region_is_told() -> None:
     assert "the true tilt lies outside the belief's 94 % region" in outside[0].words
     assert np.array(found.decoded).shape == (3, STEPS)
     assert found.probe_error is not None
-    assert found.verdict == "do not believe since step 60"
+    assert found.verdict.title == "do not believe since step 60"
 
 
 def test_low_coverage_is_told_with_its_steps_and_needs_no_latent() -> None:
     agent, data, *_ = stream([1.0] * STEPS)
     coverage = np.concatenate([np.full(70, 0.95), np.full(50, 0.4)])
-    found = diagnose_stream(agent, data, None, None, [1.0] * STEPS, 1.0, coverage=coverage)
+    found = judged(agent, data, None, None, [1.0] * STEPS, 1.0, coverage=coverage)
     (trouble,) = found.trouble
     assert (trouble.kind, trouble.last) == ("coverage", STEPS - 1)
     assert 70 < trouble.first < 95
     assert (found.steps, found.k_hat, found.decoded) == ([], [], None)
-    well = diagnose_stream(agent, data, None, None, [1.0] * STEPS, 1.0, coverage=np.full(STEPS, 0.9))
-    assert well.verdict == "no posterior"
-    assert "no latent" in well.why
+    well = judged(agent, data, None, None, [1.0] * STEPS, 1.0, coverage=np.full(STEPS, 0.9))
+    assert well.verdict.word == "no posterior"
+    assert "no latent" in well.verdict.why
 
 
-def test_what_a_told_agent_learns_from() -> None:
-    assert told_since(["a"] * 6 + ["b"] * 3) == ([0] * 6 + [6] * 3, False)
+def test_what_the_oracle_reset_baseline_learns_from() -> None:
+    assert known_since(["a"] * 6 + ["b"] * 3) == ([0] * 6 + [6] * 3, False)
     ramp = [0.0] * 30 + [float(i) for i in range(1, 41)]
-    since, windowed = told_since(ramp)
+    since, windowed = known_since(ramp)
     assert windowed
     assert since[:31] == [0] * 30 + [30]
     assert since[31:] == [t - 19 for t in range(31, 70)]
@@ -201,7 +214,7 @@ def test_the_picture_is_drawn_with_and_without_numbers(named: bool) -> None:
     trained: list[Any] = ["healthy", "back", "front", "knee"] if named else [-1.0, 0.0, 0.5, 1.0]
     means = np.array([[1.0, -1.0], [0.0, 0.3], [-0.5, 0.9], [-1.0, 1.5]])
     truth = ["healthy" if context < 0 else "knee" for context in contexts] if named else contexts
-    found = diagnose_stream(
+    found = judged(
         *(agent, data, latent, log_q, truth, TEMPERATURE),
         coverage=np.linspace(0.9, 0.4, 60),
         trained_means=means,
@@ -209,7 +222,7 @@ def test_the_picture_is_drawn_with_and_without_numbers(named: bool) -> None:
     )
     assert (found.decoded is None) == named
     assert draw_stream(found, truth, latent, ["tilt (degrees)"], means, trained).startswith(b"\x89PNG")
-    bare = diagnose_stream(agent, data, None, None, truth, 1.0, coverage=np.ones(60))
+    bare = judged(agent, data, None, None, truth, 1.0, coverage=np.ones(60))
     assert draw_stream(bare, truth, None, ["tilt"], np.zeros((4, 0)), trained).startswith(b"\x89PNG")
 
 
@@ -302,12 +315,12 @@ def test_a_belief_that_is_not_finite_is_told(copy: Path) -> None:
 def test_an_adaptation_of_another_run_is_refused(copy: Path) -> None:
     found, agent = load_adaptation(copy), linear_agent("recursive")
     with pytest.raises(UserError, match="give the run"):
-        diagnose_stream(agent, found.transitions, found.latent[:, :, :1], found.log_q, found.contexts, 1.0)  # type: ignore[index]
+        judged(agent, found.transitions, found.latent[:, :, :1], found.log_q, found.contexts, 1.0)  # type: ignore[index]
     few = stream([1.0] * 3)
     with pytest.raises(UserError, match="25 draws"):
-        diagnose_stream(few[0], few[1], few[2][:, :10], few[3][:, :10], [1.0] * 3, 1.0)
+        judged(few[0], few[1], few[2][:, :10], few[3][:, :10], [1.0] * 3, 1.0)
 
 
 def test_summary_keeps_what_was_there(adapted: Path) -> None:
     summary = json.loads((adapted / "summary.json").read_text())
-    assert {"run", "seed", "return", "log_likelihood", "coverage", "pit", "belief", "health"} <= set(summary)
+    assert {"run", "seed", "return", "log_likelihood", "coverage", "pit", "belief", "verdict"} <= set(summary)

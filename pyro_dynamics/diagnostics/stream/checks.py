@@ -1,4 +1,6 @@
-"""Can the belief about one environment be trusted? Five words for what a stream of steps shows, each with its reason.
+"""What a stream of steps shows of the belief about one environment: a check for each kind of fault, with reasons.
+
+:mod:`pyro_dynamics.diagnostics.verdict` makes one word out of them.
 
 The thresholds were chosen by hand, with the reasons below, and looked at on streams of one pendulum run and one
 HalfCheetah run: in what they do not see, and in what they see by chance, other models will differ.
@@ -44,26 +46,13 @@ SURELY = 2.0
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What is said about a belief.
-
-    Attributes:
-        state: ``healthy``, ``collapsed``, ``out of the trained range``, ``stale`` or ``over-confident``.
-        why: the reason, with the numbers.
-    """
-
-    state: str
-    why: str
-
-
-@dataclass(frozen=True)
 class Stream:
-    """What happened in one environment, step by step, and what the model was trained on.
+    """A belief about one environment step by step, and what the model was trained on.
 
     Attributes:
         mean: of the belief after each of N steps, ``[N, d]``.
         scale: its standard deviation, ``[N, d]``.
-        log_likelihood: of what happened, under the belief before it was seen, in nats, ``[N]``.
+        log_likelihood: of what was observed, under the belief before it was seen, in nats, ``[N]``.
         pit: the prediction's CDF at what was observed, ``[N, T]``; see
             :mod:`pyro_dynamics.diagnostics.prediction.predictive`.
         trained_mean: latent means of the training environments, ``[K, d]``.
@@ -128,42 +117,28 @@ class Stream:
         return NATS_BELOW * self.pit.shape[1]
 
 
-def belief_health(stream: Stream) -> list[Finding]:
-    """What is wrong with the belief, the most serious first; one finding ``healthy`` if nothing is.
-
-    The order is that of causes: a collapsed latent means nothing at all, and nothing else is then told; outside the
-    trained range no prediction can be trusted, whatever the belief does; a belief that cannot follow a change is also
-    over-confident, while one that is only over-confident needs another temperature.
-
-    Fewer than 50 steps show little, and a change only shows once the steps after it fill a good part of the last 50,
-    and only in states in which the physics matter.
-    """
-    if collapse := _collapsed(stream):
-        return [collapse]
-    found = [finding for check in (_out_of_range, _stale, _over_confident) if (finding := check(stream))]
-    return found or [_healthy(stream)]
-
-
-def _collapsed(stream: Stream) -> Finding | None:
+def collapsed(stream: Stream) -> str | None:
+    """Whether the latent means nothing: environments do not differ in it, or the belief about it stays the prior."""
     latents = list(zip(stream.trained_mean, stream.trained_scale, strict=True))
     apart = max((_distance(one, other) for one, other in combinations(latents, 2)), default=np.inf)
     if apart < SEPARATION:
         why = (
             f"the two trained latents that are farthest apart lie {apart:.1f} of their own standard deviations from "
-            f"each other, and {SEPARATION:g} are needed to tell any two environments apart"
+            f"each other, and {SEPARATION:g} are needed to distinguish any two environments"
         )
-        return Finding("collapsed", why)
+        return why
     narrowest = float(stream.scale[-RECENT:].min()) / stream.prior_scale
     if stream.steps >= RECENT and narrowest > STILL_PRIOR:
         why = (
             f"after {stream.steps} steps the belief's standard deviation is still {narrowest:.2f} of the prior's or "
-            "more in every dimension: the network does not listen to the latent"
+            "more in every dimension: the network does not use the latent"
         )
-        return Finding("collapsed", why)
+        return why
     return None
 
 
-def _out_of_range(stream: Stream) -> Finding | None:
+def out_of_range(stream: Stream) -> str | None:
+    """Whether the belief lies where the network was never trained."""
     if len(stream.trained_mean) < 2:
         return None
     here = stream.mean[-1], stream.scale[-1]
@@ -176,11 +151,14 @@ def _out_of_range(stream: Stream) -> Finding | None:
         f"the nearest trained latent is {far:.1f} times as far away as trained latents are from their neighbours, and "
         f"{surely:.1f} standard deviations: the network was never trained on such a latent"
     )
-    return Finding("out of the trained range", why)
+    return why
 
 
-def _stale(stream: Stream) -> Finding | None:
-    """A change is not forgotten at once: the states that showed it may be over, and the belief as wrong as before."""
+def stale(stream: Stream) -> str | None:
+    """Whether the belief does not follow a change, though what was observed says that there was one.
+
+    A change is not forgotten at once: the states that showed it may be over, and the belief as wrong as before.
+    """
     if stream.steps < 2 * RECENT:
         return None
     for evidence in (_covers_less, _predicts_worse, _drifts):
@@ -192,7 +170,7 @@ def _stale(stream: Stream) -> Finding | None:
                     f"{reason}, and since then the belief went {went:.0%} of the way between neighbouring trained "
                     "latents: something may have changed that it cannot follow (try another --belief)"
                 )
-                return Finding("stale", why)
+                return why
     return None
 
 
@@ -201,7 +179,7 @@ def _covers_less(stream: Stream) -> tuple[str, int] | None:
     if best - worst <= COVERAGE_DROP:
         return None
     reason = (
-        f"in the {RECENT} steps from step {start} on {worst:.0%} of what happened lay in the 90 % intervals, and "
+        f"in the {RECENT} steps from step {start} on {worst:.0%} of what was observed lay in the 90 % intervals, and "
         f"earlier {best:.0%}"
     )
     return reason, start
@@ -219,7 +197,7 @@ def _predicts_worse(stream: Stream) -> tuple[str, int] | None:
 
 
 def _drifts(stream: Stream) -> tuple[str, int] | None:
-    """Whether the belief goes on in one direction by more than it gives itself room for."""
+    """Whether the belief keeps moving in one direction by more than it gives itself room for."""
     if stream.steps <= 2 * RECENT:
         return None
     now, before = stream.moves(), stream.moves(RECENT)
@@ -233,13 +211,13 @@ def _drifts(stream: Stream) -> tuple[str, int] | None:
     return reason, stream.steps - RECENT
 
 
-def _over_confident(stream: Stream) -> Finding | None:
-    """Two of three must hold: poor coverage, poor likelihood, and a belief that moves more than it says."""
+def overconfident(stream: Stream) -> str | None:
+    """Whether two of three hold: poor coverage, poor likelihood, and a belief that moves more than it says."""
     if stream.steps < RECENT:
         return None
     reasons = []
     if stream.recent_coverage < LOW_COVERAGE:
-        reasons.append(f"only {stream.recent_coverage:.0%} of what happened lay in the 90 % intervals")
+        reasons.append(f"only {stream.recent_coverage:.0%} of what was observed lay in the 90 % intervals")
     if stream.jump > JUMP:
         reasons.append(
             f"the belief moved by up to {stream.jump:.1f} of the standard deviations that it had before them"
@@ -249,17 +227,17 @@ def _over_confident(stream: Stream) -> Finding | None:
         reasons.append(f"the median log-likelihood was {likely:.1f} nats, in training the mean was {reached:.1f}")
     if len(reasons) < 2:
         return None
-    why = f"in the last {RECENT} steps {' and '.join(reasons)} (pyro-dynamics calibrate finds a lower --temperature)"
-    return Finding("over-confident", why)
+    return f"in the last {RECENT} steps {' and '.join(reasons)} (pyro-dynamics calibrate finds a lower --temperature)"
 
 
-def _healthy(stream: Stream) -> Finding:
+def recent(stream: Stream) -> str:
+    """What is worth saying of the last steps of a belief in which nothing was found."""
     steps = min(RECENT, stream.steps)
     why = (
-        f"in the last {steps} steps {stream.recent_coverage:.0%} of what happened lay in the 90 % intervals, and the "
-        f"belief moved by up to {stream.jump:.1f} of the standard deviations that it had before them"
+        f"in the last {steps} steps {stream.recent_coverage:.0%} of what was observed lay in the 90 % intervals, and "
+        f"the belief moved by up to {stream.jump:.1f} of the standard deviations that it had before them"
     )
-    return Finding("healthy", why if steps == RECENT else f"{why}; fewer than {RECENT} steps show little")
+    return why if steps == RECENT else f"{why}; fewer than {RECENT} steps show little"
 
 
 def _distance(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]) -> float:

@@ -1,0 +1,40 @@
+"""What is at hand about the belief along a stream of steps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyro_dynamics.diagnostics.stream.checks import Stream
+from pyro_dynamics.environments import Context
+from pyro_dynamics.transitions import Transitions
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """T steps in one environment; what is not known is None, and not judged.
+
+    Attributes:
+        transitions: the T transitions, of environment 0.
+        contexts: the true hidden parameter at each step, T of them; None where it is not known.
+        temperature: power of the likelihood in the belief's updates.
+        latent: draws of the belief after each step, ``[T, S, d]``; None for an agent without a latent.
+        log_q: the belief's log density at them in nats, ``[T, S]``.
+        coverage: share of the targets inside their 90 % intervals at each step, ``[T]``.
+        beliefs: mean and standard deviation of the belief, and its predictions, beside what was trained on.
+        trained_means: latent means of the environments that were trained on, ``[K, d]``; with them and with contexts
+            that are numbers, the belief is read by the linear probe and compared to the truth.
+        trained_contexts: their contexts, K of them.
+        parameters: what the hidden parameters are called, for people.
+    """
+
+    transitions: Transitions
+    contexts: Sequence[Context | None]
+    temperature: float
+    latent: np.ndarray | None = None
+    log_q: np.ndarray | None = None
+    coverage: np.ndarray | None = None
+    beliefs: Stream | None = None
+    trained_means: np.ndarray | None = None
+    trained_contexts: Sequence[Context] = ()
+    parameters: Sequence[str] = ("context",)

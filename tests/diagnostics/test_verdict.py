@@ -1,0 +1,126 @@
+"""Verdicts: the right word for each kind of fault, and none for what is well."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Distribution, Independent, MultivariateNormal, Normal
+
+from pyro_dynamics.diagnostics.diagnosis import PosteriorQuality
+from pyro_dynamics.diagnostics.posterior.importance import importance
+from pyro_dynamics.diagnostics.prediction.held_out import PredictionQuality, unit_scale
+from pyro_dynamics.diagnostics.stream.checks import Stream
+from pyro_dynamics.diagnostics.stream.troubles import Trouble
+from pyro_dynamics.diagnostics.verdict import Verdict, Word, judge_posterior, judge_stream
+
+WELL = PredictionQuality(
+    transitions=200,
+    log_likelihood=3.0,
+    coverage=0.91,
+    crps=[0.1],
+    energy=0.2,
+    coverage_by_horizon=[0.9],
+    crps_by_horizon=[0.1],
+    gap=2.0,
+)
+
+
+def quality(posterior: Distribution, guide: Distribution, seed: int = 0, draws: int = 1000) -> PosteriorQuality:
+    torch.manual_seed(seed)
+    e = guide.sample(torch.Size([draws]))
+    found = importance(posterior.log_prob(e).double().numpy(), guide.log_prob(e).double().numpy(), e.numpy())
+    return PosteriorQuality(found, divergence=3.0, elpd=-1.0, elpd_se=0.1, unstable=0.0)
+
+
+def gaussian(correlation: float = 0.0, mean: float = 0.0, sd: float = 1.0) -> MultivariateNormal:
+    covariance = sd**2 * torch.tensor([[1, correlation], [correlation, 1]]).double()
+    return MultivariateNormal(torch.full((2,), mean).double(), covariance)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("correlation", [0.9, 0.95, -0.98])
+def test_mean_field_on_a_correlated_posterior_is_flagged_and_full_rank_is_not(correlation: float, seed: int) -> None:
+    optimum = Independent(Normal(torch.zeros(2).double(), math.sqrt(1 - correlation**2)), 1)
+    assert judge_posterior(quality(gaussian(correlation), optimum, seed), WELL).word in (
+        "do not believe",
+        "overconfident",
+    )
+    fitted = gaussian(correlation, mean=0.03, sd=1.02)
+    assert judge_posterior(quality(gaussian(correlation), fitted, seed), WELL).word == "believe"
+    assert judge_posterior(quality(gaussian(correlation), gaussian(correlation), seed), WELL).word == "believe"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_guide_that_is_only_wide_is_believed_with_enough_draws(seed: int) -> None:
+    for wide, draws in [(8.0, 1000), (12.0, 4000)]:
+        few = quality(gaussian(), gaussian(sd=wide), seed, draws)
+        assert few.importance.reliable or few.importance.only_wide
+        if not few.importance.reliable:
+            assert "give more by --draws" in judge_posterior(few, WELL).why
+        more = quality(gaussian(), gaussian(sd=wide), seed, 4 * draws)
+        assert judge_posterior(more, WELL).word == "believe, but over-dispersed"
+    for faulty in (gaussian(mean=4.0), gaussian(sd=0.3)):
+        assert not quality(gaussian(), faulty, seed).importance.only_wide
+
+
+def test_each_fault_has_its_words() -> None:
+    right = quality(gaussian(), gaussian())
+    off = judge_posterior(quality(gaussian(), gaussian(mean=4.0)), WELL)
+    assert off.word == "do not believe"
+    assert "off its posterior" in off.why
+    narrow = judge_posterior(quality(gaussian(), gaussian(sd=0.3)), WELL)
+    assert narrow.word == "do not believe"
+    assert "too narrow" in narrow.why
+    wide = judge_posterior(quality(gaussian(), gaussian(sd=3.0)), WELL)
+    assert wide.word == "believe, but over-dispersed"
+    assert judge_posterior(right, replace(WELL, gap=-0.1)).word == "collapsed"
+    assert judge_posterior(right, replace(WELL, gap=None)).word == "believe"
+    assert judge_posterior(right, replace(WELL, coverage=0.6)).word == "believe the latent only"
+    assert judge_posterior(None, WELL).word == "no posterior"
+    heavy = replace(right, importance=replace(right.importance, k_hat=1.4, effective=970.0))
+    assert judge_posterior(heavy, WELL).word == "believe"
+    thin = replace(right, importance=replace(right.importance, k_hat=1.4, effective=300.0, spread=[1.9, 1.5]))
+    assert "too narrow" not in judge_posterior(thin, WELL).why
+    broken = replace(right, importance=replace(right.importance, k_hat=math.nan))
+    assert "not finite" in judge_posterior(broken, WELL).why
+
+
+def test_unit_scale_of_a_constant_column_is_one() -> None:
+    values = torch.tensor([[1.0, 5.0], [3.0, 5.0]])
+    assert np.allclose(unit_scale(values), [1.0, 1.0])
+    assert np.allclose(unit_scale(torch.tensor([[0.0], [4.0]])), [2.0])
+
+
+def test_a_stream_is_judged_at_its_end_and_the_most_serious_cause_gives_the_word() -> None:
+    off, narrow = Trouble(60, 99, "k-hat", "off"), Trouble(70, 99, "coverage", "narrow")
+    over = Trouble(10, 40, "outside", "beyond")
+    assert judge_stream(100, [off]).title == "do not believe since step 60"
+    assert judge_stream(100, [Trouble(50, 60, "coverage", "first"), off]).since == 50  # one follows the other
+    assert judge_stream(100, [narrow]).title == "believe the latent only since step 70"
+    both = judge_stream(100, [over, off, narrow])
+    assert (both.word, both.reasons) == ("do not believe", ["off", "narrow", "beyond"])
+    assert judge_stream(100, [over]).title == "believe again since step 41"
+    assert judge_stream(100, [], well=["it was"]) == Verdict(Word.BELIEVE, ["it was"])
+
+
+def test_an_agent_without_a_latent_has_predictions_alone_to_be_judged_by() -> None:
+    assert judge_stream(100, [], has_latent=False).word == "no posterior"
+    assert judge_stream(100, [Trouble(70, 99, "coverage", "narrow")], has_latent=False).word == "do not believe"
+
+
+def test_what_beliefs_alone_show_goes_with_k_hat_into_one_word() -> None:
+    steps, apart = 120, np.array([[-1.0], [1.0]])
+    calm = Stream(
+        np.zeros((steps, 1)), np.full((steps, 1), 0.5), np.zeros(steps), np.full((steps, 1), 0.5), apart, apart
+    )
+    well = replace(calm, trained_scale=np.full((2, 1), 0.1))
+    off = Trouble(60, steps - 1, "k-hat", "off")
+    assert judge_stream(steps, [], well).word == "believe"
+    collapsed = judge_stream(steps, [off], replace(well, trained_mean=0.01 * apart))
+    assert (collapsed.word, len(collapsed.reasons)) == ("collapsed", 1)
+    far = judge_stream(steps, [off], replace(well, mean=well.mean + 9))
+    assert (far.word, far.reasons[1:], far.since) == ("out of the trained range", ["off"], 60)
+    worse = np.where(np.arange(steps) < 60, 0.0, -9.0)
+    assert judge_stream(steps, [off], replace(well, log_likelihood=worse)).word == "stale"
