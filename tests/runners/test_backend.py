@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 OF_A_NOTEBOOK = {**os.environ, "MPLBACKEND": "module://a_backend_that_is_not_here"}
 
 
@@ -17,10 +15,8 @@ def run(*arguments: str, folder: Path) -> str:
     return ran.stdout
 
 
-@pytest.mark.parametrize("command", ["train", "diagnose", "track"])
-def test_a_notebooks_backend_breaks_no_command(command: str, tmp_path: Path) -> None:
-    assert "usage" in run("pyro_dynamics.runners.main", command, "--help", folder=tmp_path)
-    assert "usage" in run(f"pyro_dynamics.runners.{command}", "--help", folder=tmp_path)
+def test_a_notebooks_backend_breaks_no_command(tmp_path: Path) -> None:
+    assert "usage" in run("pyro_dynamics.runners.main", "diagnose", "--help", folder=tmp_path)
 
 
 def test_a_figure_is_drawn_under_it(tmp_path: Path) -> None:
