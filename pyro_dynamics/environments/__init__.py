@@ -2,7 +2,7 @@
 
 from gymnasium.envs.registration import register
 
-from pyro_dynamics.environments.mujoco import lenient_mujoco  # noqa: F401  # before anything else imports MuJoCo
+from pyro_dynamics.environments.mujoco import mujoco_compat  # noqa: F401  # before anything else imports MuJoCo
 
 # isort: split
 from pyro_dynamics.environments.contexts import Context, extrapolated, grid, interpolated, latin, numbers, sample

@@ -16,7 +16,7 @@ from pyro_dynamics.environments.hidden_parameter import HiddenParameterWrapper
 from pyro_dynamics.environments.mujoco.last_velocity import LastVelocity
 from pyro_dynamics.environments.mujoco.mujoco_model import Simulator
 from pyro_dynamics.environments.mujoco.mujoco_parameters import Disabled, Physical
-from pyro_dynamics.environments.mujoco.quiet_mujoco import without_settotalmass_warning
+from pyro_dynamics.environments.mujoco.mujoco_compat import without_settotalmass_warning
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import Task
 

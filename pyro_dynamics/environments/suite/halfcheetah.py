@@ -8,7 +8,7 @@ from gymnasium.spaces import Box
 from gymnasium.utils import EzPickle
 
 from pyro_dynamics.environments.hidden_parameter import HiddenParameter
-from pyro_dynamics.environments.mujoco.quiet_mujoco import without_settotalmass_warning
+from pyro_dynamics.environments.mujoco.mujoco_compat import without_settotalmass_warning
 
 
 class PETSHalfCheetahEnv(HalfCheetahEnv):
