@@ -14,9 +14,9 @@ from pyro_dynamics.environments.contexts import Context, as_context, numbers, sp
 from pyro_dynamics.environments.family import Family
 from pyro_dynamics.environments.hidden_parameter import HiddenParameterWrapper
 from pyro_dynamics.environments.mujoco.last_velocity import LastVelocity
+from pyro_dynamics.environments.mujoco.mujoco_compat import without_settotalmass_warning
 from pyro_dynamics.environments.mujoco.mujoco_model import Simulator
 from pyro_dynamics.environments.mujoco.mujoco_parameters import Disabled, Physical
-from pyro_dynamics.environments.mujoco.mujoco_compat import without_settotalmass_warning
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import Task
 
