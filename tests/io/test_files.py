@@ -1,0 +1,41 @@
+"""Files that are written whole or not at all."""
+
+import json
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pytest
+
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.files import ensure_parent, make_folder, plain, write_bytes, write_json, write_whole
+
+
+def test_what_was_there_stays_if_writing_fails(tmp_path: Path) -> None:
+    file = tmp_path / "numbers"
+    write_bytes(file, b"before")
+
+    def half(stream: BinaryIO) -> None:
+        stream.write(b"af")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(UserError, match=r"numbers.*No space left on device"):
+        write_whole(file, half)
+    assert file.read_bytes() == b"before"
+    assert [path.name for path in tmp_path.iterdir()] == ["numbers"]
+
+
+def test_json_has_no_nan_and_plain_numbers(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", plain({"array": np.arange(2), "number": np.float32(0.5), "missing": float("nan")}))
+    found = json.loads((tmp_path / "a.json").read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert found == {"array": [0, 1], "number": 0.5, "missing": "nan"}
+
+
+def test_a_place_that_cannot_be_used_is_said_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write to"):
+        make_folder(tmp_path / "file" / "inside")
+    with pytest.raises(UserError, match="is a folder: name a file in it"):
+        ensure_parent(tmp_path)
+    assert ensure_parent(tmp_path / "new" / "file") == tmp_path / "new" / "file"
+    assert (tmp_path / "new").is_dir()
