@@ -127,7 +127,7 @@ def test_streaming_stays_near_the_exact_posterior(d: int, transforms: int) -> No
     torch.manual_seed(0)
     guide = FlowGuide(2, d, FlowConfig(transforms=transforms)).for_environments(8)
     posterior, mean, scale = stream(guide, d, SVIUpdateConfig(steps=30, learning_rate=2e-2))
-    assert scale.max() < 0.55  # the data tell: far from the prior
+    assert scale.max() < 0.55  # the data are informative: far from the prior
     ratio, error = posterior.stddev / scale, (posterior.mean - mean) / scale
     assert abs(float(ratio.mean()) - 1) < 0.1
     assert (ratio - 1).abs().max() < 0.4

@@ -72,7 +72,7 @@ def test_its_state_makes_the_round_trip() -> None:
 
 
 def test_a_context_that_is_not_known_is_refused_in_words() -> None:
-    with pytest.raises(UserError, match="must be told the true context: give it by --context"):
+    with pytest.raises(UserError, match="the true context: give it by --context"):
         some_guide().set_context([1.0, None, 2.0])
 
 
@@ -95,9 +95,9 @@ def test_training_leaves_it_where_it_is_and_remedies_have_nothing_to_do() -> Non
     elbo, model, guide = train()
     assert torch.equal(guide.posterior().mean, some_guide().posterior().mean)
     for remedy in ({"kl_warm_up": 1.0}, {"free_nats": 3.0}, {"init_mean_std": 2.0}):
-        again, other, told = train(**remedy)
+        again, other, remedied = train(**remedy)
         assert again == elbo
-        assert torch.equal(told.posterior().mean, guide.posterior().mean)
+        assert torch.equal(remedied.posterior().mean, guide.posterior().mean)
         assert all(torch.equal(value, other.state_dict()[name]) for name, value in model.state_dict().items())
 
 

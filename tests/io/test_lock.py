@@ -45,9 +45,9 @@ def test_a_second_process_is_refused_until_the_first_is_killed(held: tuple[Path,
     with pytest.raises(Busy, match="is in use by another process"), lock_folder(folder):
         pass
     assert main(["train", "--out", str(folder)]) == 2
-    told = capsys.readouterr().err.strip()
-    assert "is in use by another process" in told
-    assert len(told.splitlines()) == 1
+    message = capsys.readouterr().err.strip()
+    assert "is in use by another process" in message
+    assert len(message.splitlines()) == 1
     assert [file.name for file in folder.iterdir()] == ["lock"]  # nothing was written beside it
 
     process.send_signal(signal.SIGKILL)

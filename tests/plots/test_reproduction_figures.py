@@ -1,4 +1,4 @@
-"""The pictures of a reproduction: drawn from full, partial and odd rows, without a warning, and the same each time."""
+"""The figures of a reproduction: drawn from full, partial and odd rows, without a warning, and the same each time."""
 
 import warnings
 from collections.abc import Callable, Iterator

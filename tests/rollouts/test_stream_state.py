@@ -38,11 +38,11 @@ def from_disk(state: dict[str, Any]) -> dict[str, Any]:
 
 def stream(settings: RunConfig, resume_point: ResumePoint | None = None) -> tuple[list[AdaptationStep], dict[str, Any]]:
     """The steps, and what is remembered after some of them."""
-    robots = FAMILY.make_vector([3.0], STEPS)
-    group = build_group(settings, FAMILY, robots.single_action_space)
+    envs = FAMILY.make_vector([3.0], STEPS)
+    group = build_group(settings, FAMILY, envs.single_action_space)
     met, kept = group_for(group, FAMILY, [3.0]), {}
     stream_state, found = StreamState(met, 0), []
-    for step in adapt(met, robots, 0, belief_draws=5, stream_state=stream_state, resume_point=resume_point):
+    for step in adapt(met, envs, 0, belief_draws=5, stream_state=stream_state, resume_point=resume_point):
         found.append(step)
         if step.index == LEFT - 1:
             kept = from_disk(stream_state.state_dict())

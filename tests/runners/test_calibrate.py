@@ -112,9 +112,9 @@ def test_a_folder_that_cannot_be_written_into_is_told_before_the_work(
 def test_a_run_without_a_latent_is_refused(agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / agent
     assert main(["train", *TINY, "--steps", "5", "--agent", agent, "--out", str(folder)]) == 0
-    told = refused(["calibrate", str(folder)], capsys)
-    assert "no latent" in told
-    assert agent in told
+    message = refused(["calibrate", str(folder)], capsys)
+    assert "no latent" in message
+    assert agent in message
 
 
 def test_a_run_without_a_round_to_replay_is_refused(

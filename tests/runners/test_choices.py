@@ -120,9 +120,9 @@ def test_runs_from_before_there_was_a_choice_of_planners_still_load() -> None:
 def test_planners_settings_that_make_no_sense_are_told(
     arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = refused(["train", "--out", str(tmp_path / "never"), *arguments], capsys)
-    assert words in told
-    assert len(told.splitlines()) == 1
+    message = refused(["train", "--out", str(tmp_path / "never"), *arguments], capsys)
+    assert words in message
+    assert len(message.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_a_run_killed_in_mid_round_resumes_to_the_same_metrics(run: Path, tmp_pa
     assert (folder / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
 
 
-def test_a_finished_run_can_go_on_for_more_rounds(run: Path, tmp_path: Path) -> None:
+def test_a_finished_run_can_be_resumed_for_more_rounds(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "short"
     assert main(["train", *TINY, "--rounds", "1", "--out", str(folder)]) == 0
     assert main(["train", "--resume", str(folder), "--rounds", "2"]) == 0

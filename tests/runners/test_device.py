@@ -32,9 +32,9 @@ def in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_gpu_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["train", *TINY, "--out", str(tmp_path / "run")], ["benchmark"]):
         assert main([*command, *ON_GPU]) != 0
-        told = capsys.readouterr().err
-        assert "torch finds no CUDA device here" in told
-        assert "choose --device cpu" in told
+        message = capsys.readouterr().err
+        assert "torch finds no CUDA device here" in message
+        assert "choose --device cpu" in message
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 

@@ -46,8 +46,8 @@ def test_without_the_package_a_line_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
     with pytest.raises(UserError):
         tensorboard.summary_writer()
-    told = refused(["train", *TINY, "--tensorboard", "--out", str(tmp_path / "never")], capsys)
-    assert "pip install tensorboard" in told
+    message = refused(["train", *TINY, "--tensorboard", "--out", str(tmp_path / "never")], capsys)
+    assert "pip install tensorboard" in message
     assert not (tmp_path / "never").exists()
 
 

@@ -2,7 +2,7 @@
 
 Draws of q are weighted by p / q. If q is near p the weights are alike; if q misses a part of p, a few draws that fell
 near that part carry all the weight, and the weights' tail is heavy. Its shape k-hat, fitted by a generalised Pareto
-distribution, tells how heavy (Vehtari, Simpson, Gelman, Yao and Gabry 2024, arXiv:1507.02646; as a test of variational
+distribution, measures how heavy (Vehtari, Simpson, Gelman, Yao and Gabry 2024, arXiv:1507.02646; as a test of variational
 inference Yao, Vehtari, Simpson and Gelman 2018).
 """
 

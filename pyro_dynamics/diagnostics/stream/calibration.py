@@ -47,7 +47,7 @@ def first_episodes(data: Transitions, environments: int) -> list[Transitions]:
     Where a round has several episodes of an environment this is the first.
 
     Args:
-        data: the transitions of one round, in the order in which they happened.
+        data: the transitions of one round, in the order in which they were observed.
         environments: K.
 
     Raises:
@@ -81,7 +81,7 @@ def calibrate(
         episodes: for each step the transitions of one or more environments.
         temperatures: those to try.
         seed: names the random streams, which are the same for each temperature.
-        on_step: told of each step's temperature.
+        on_step: called with each step's temperature.
     """
     rows = []
     for temperature in temperatures:
@@ -120,10 +120,10 @@ def replay(
     """Bring the steps of K episodes into an agent's beliefs, one after the other, and measure before and after each."""
     parts = []
     for now in episodes:
-        happened = (now.state, now.action, now.next_state, now.environment, generator)
-        log_likelihood = agent.log_predictive(*happened)
-        inside = coverage(agent.predictive_pit(*happened))
-        agent.observe(*happened)
+        observed = (now.state, now.action, now.next_state, now.environment, generator)
+        log_likelihood = agent.log_predictive(*observed)
+        inside = coverage(agent.predictive_pit(*observed))
+        agent.observe(*observed)
         holds = in_central_region(agent, truth, generator)[now.environment]
         parts.append((now.environment, now.step, log_likelihood, inside, holds))
         on_step()

@@ -45,7 +45,7 @@ def make_agent(guide: Guide) -> Agent:
 
 
 def make_data(agent: Agent) -> Transitions:
-    """Thirty transitions of environment 1, in the order in which they happened, and one of environment 0."""
+    """Thirty transitions of environment 1, in the order in which they were recorded, and one of environment 0."""
     generator = torch.Generator().manual_seed(3)
     state, action = torch.randn(31, 1, generator=generator), torch.randn(31, 1, generator=generator)
     latent = torch.tensor([1.0, -0.5])[: agent.latent_dim].expand(31, -1)

@@ -87,5 +87,5 @@ def test_adapting_tells_the_pit_of_each_step_before_it_is_seen() -> None:
     for step in adapt(group, FAMILY.make_vector([3.0, 9.0], 4), seed=0, before_step=asked.append):
         assert step.pit.shape == (2, 2)
         assert ((step.pit >= 0) & (step.pit <= 1)).all()
-        assert asked == list(range(next(numbers) + 1))  # told of this step, and not yet of the next
+        assert asked == list(range(next(numbers) + 1))  # reported for this step, and not yet for the next
     assert asked == [0, 1, 2, 3]

@@ -92,9 +92,9 @@ def test_without_a_compiler_pyro_does_it_and_one_line_tells(monkeypatch: pytest.
         raise RuntimeError("no C++ compiler")
 
     monkeypatch.setattr(torch, "compile", no_compiler)
-    with pytest.warns(UserWarning, match=r"slow way: no C\+\+ compiler") as told:
+    with pytest.warns(UserWarning, match=r"slow way: no C\+\+ compiler") as warned:
         ours = train(DiagonalGuide, compiled=True)
-    assert len(told) == 1
+    assert len(warned) == 1
     assert_the_same(ours, train(DiagonalGuide))
 
 
