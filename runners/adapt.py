@@ -108,7 +108,7 @@ def parse(arguments: Sequence[str]) -> AdaptFlags:
 
 @dataclass(frozen=True)
 class Episode:
-    """What is about to happen in the one environment.
+    """What is about to run in the one environment.
 
     Attributes:
         stream: the steps, after those that were made before.

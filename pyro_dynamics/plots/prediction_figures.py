@@ -113,7 +113,7 @@ def _uncertain_dimensions(forecast: Forecast, scale: np.ndarray, count: int = 3)
 
 
 def draw_traversal(paths: Mapping[str, np.ndarray], parameter_axis: str, state_name: str) -> bytes:
-    """What would happen in each environment from one start under the same actions, as a PNG.
+    """The prediction for each environment from one start under the same actions, as a PNG.
 
     Args:
         paths: for each environment a state dimension over the steps, ``[H]``, as predicted under its latent.

@@ -95,7 +95,7 @@ def ablation(rows: Sequence[Row], family: str, axis: str = "context", reference:
 def gain_by_influence(
     rows: Sequence[Row],
     influence: Mapping[str, float],
-    axis: str = "share of the next step's variance that the hidden parameter decides",
+    axis: str = "share of the next step's variance that the hidden parameter explains",
 ) -> bytes:
     """What the latent gains over the generalist in new contexts of each family, by how much there is to know.
 

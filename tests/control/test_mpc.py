@@ -42,7 +42,7 @@ def test_latents_are_drawn_from_the_posterior_in_every_iteration(generator: torc
     for first, second in pairwise(draws):
         assert not torch.equal(first, second)
     every = torch.cat(draws, 1)
-    assert torch.allclose(every.mean(1), mean[environment], atol=0.1)  # each robot draws from ITS environment
+    assert torch.allclose(every.mean(1), mean[environment], atol=0.1)  # each row draws from ITS environment
     assert torch.allclose(every.std(1), torch.full((3,), 0.5), atol=0.05)
 
 

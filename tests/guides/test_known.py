@@ -43,7 +43,7 @@ def train(**settings: Any) -> tuple[float, HierarchicalModel, KnownGuide]:
     return inference.train(*some_data(), torch.Generator().manual_seed(0)), model, guide
 
 
-def test_it_stands_where_it_was_told_and_has_nothing_to_learn() -> None:
+def test_it_stands_at_the_given_context_and_has_nothing_to_learn() -> None:
     guide = some_guide()
     expected = torch.tensor([[-1.0, 1.0], [0.5, 0.25], [2.0, 4.0]])
     for posterior in (guide.posterior(), guide.frozen()):
@@ -56,7 +56,7 @@ def test_it_stands_where_it_was_told_and_has_nothing_to_learn() -> None:
     assert not DiagonalGuide(3, 0).infers
 
 
-def test_what_was_frozen_stays_when_it_is_told_anew() -> None:
+def test_what_was_frozen_stays_when_another_context_is_given() -> None:
     guide = some_guide()
     before = guide.frozen()
     guide.set_context([0.0, 0.0, 0.0])

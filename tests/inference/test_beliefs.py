@@ -225,7 +225,7 @@ def test_mixing_densities_of_any_kind_agrees_with_the_gaussian_case() -> None:
     assert float(kl_divergence(same, second)) == pytest.approx(0, abs=1e-6)
 
 
-def test_wrong_use_is_told_in_words(likelihood: LinearGaussian, generator: torch.Generator) -> None:
+def test_wrong_use_is_reported_in_words(likelihood: LinearGaussian, generator: torch.Generator) -> None:
     for forgetting_factor in (0.0, 1.1, math.nan):
         with pytest.raises(UserError, match="forgetting_factor"):
             PowerConfig(forgetting_factor)
@@ -239,7 +239,7 @@ def test_wrong_use_is_told_in_words(likelihood: LinearGaussian, generator: torch
         belief.update(torch.zeros(2, 2), torch.zeros(2, OUTPUTS), EVERYONE, generator)
 
 
-def test_a_change_is_told_once_and_in_its_environment_alone() -> None:
+def test_a_change_is_reported_once_and_in_its_environment_alone() -> None:
     generator = torch.Generator().manual_seed(0)
     likelihood = LinearGaussian(2, 1, OUTPUTS, 0.3, 1, generator)
     belief = make("changepoint", ChangepointConfig(), likelihood, 1, environments=2)

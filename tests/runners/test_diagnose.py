@@ -176,7 +176,7 @@ def test_mistakes_get_one_line(run: Path, capsys: pytest.CaptureFixture[str], tm
     assert "no posterior" in refused([str(generalist), "--nuts"], capsys)
 
 
-def test_what_cannot_be_written_is_told_in_one_line(
+def test_what_cannot_be_written_is_reported_in_one_line(
     run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "report.html" / "full").mkdir(parents=True)  # a folder in the place of a file

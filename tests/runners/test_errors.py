@@ -226,7 +226,7 @@ def test_a_task_or_wrapper_of_another_robot_is_refused() -> None:
         still.step(np.zeros(1))
 
 
-def test_specialists_must_be_told_which_of_them_it_is() -> None:
+def test_specialists_must_be_given_which_of_them_it_is() -> None:
     with pytest.raises(UserError, match="which specialist shall predict an environment that is not known"):
         nearest(find_family("pendulum-gravity"), None)
 

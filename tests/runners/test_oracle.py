@@ -39,7 +39,7 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_the_right_context_foretells_better_than_a_wrong_one(run: Path) -> None:
+def test_the_right_context_predicts_better_than_a_wrong_one(run: Path) -> None:
     last = metrics(run)[-5:]
     gaps = [row["log_likelihood"] - row["log_likelihood_wrong_latent"] for row in last]
     assert min(gaps) > 20  # nats per transition
@@ -81,7 +81,7 @@ def test_two_runs_are_the_same_and_a_resumed_one_too(tmp_path: Path) -> None:
     assert (whole / "metrics.jsonl").read_bytes() == (resumed / "metrics.jsonl").read_bytes()
 
 
-def test_it_is_told_of_every_step_of_a_schedule(run: Path) -> None:
+def test_it_is_given_every_step_of_a_schedule(run: Path) -> None:
     """Given the switch it predicts what comes after far better than one that still believes in the old context."""
 
     def after_switch(change_given: bool) -> float:
@@ -95,7 +95,9 @@ def test_it_is_told_of_every_step_of_a_schedule(run: Path) -> None:
     assert after_switch(change_given=True) > after_switch(change_given=False) + 2
 
 
-def test_adapt_tells_it_and_stores_no_belief(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adapt_gives_it_the_context_and_stores_no_belief(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     flags = ["--schedule", "0:2,5:10", "--steps", "12", "--quiet", "--out", str(tmp_path)]
     assert main(["adapt", str(run), *flags]) == 0
     assert "infers no latent" in capsys.readouterr().out

@@ -376,7 +376,7 @@ def test_particles_and_horizon() -> None:
     assert len(seen[1][0][..., 0].unique()) > 9_900
 
 
-def test_actions_are_planned_in_the_bounds_of_the_robot() -> None:
+def test_actions_are_planned_in_the_bounds_of_the_environment() -> None:
     space: Any = SPACE
     assert np.array_equal(space.low, -np.ones(6))
     assert np.array_equal(space.high, np.ones(6))

@@ -51,7 +51,7 @@ def test_without_the_package_a_line_says_what_to_install(
     assert not (tmp_path / "never").exists()
 
 
-def test_what_cannot_be_written_is_told_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_written_is_reported_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Its thread meets the limit, as it would a full disk, and would print a traceback of its own."""
     resource = pytest.importorskip("resource")
     row: dict[str, Any] = {"context": 1.0, "return": 1.0, "log_likelihood": None, "log_likelihood_wrong_latent": None}

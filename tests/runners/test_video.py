@@ -66,7 +66,7 @@ def filmed(run: Path, folder: Path) -> Iterator[video.Film]:
             yield film
 
 
-def test_a_video_that_does_not_fit_on_the_disk_is_told_and_not_left(run: Path, tmp_path: Path) -> None:
+def test_a_video_that_does_not_fit_on_the_disk_is_reported_and_not_left(run: Path, tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # for ffmpeg, which writes only at the end
@@ -79,7 +79,7 @@ def test_a_video_that_does_not_fit_on_the_disk_is_told_and_not_left(run: Path, t
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds ffmpeg in /proc")
-def test_an_ffmpeg_that_is_killed_is_told(run: Path, tmp_path: Path) -> None:
+def test_an_ffmpeg_that_is_killed_is_reported(run: Path, tmp_path: Path) -> None:
     film = filmed(run, tmp_path)
     next(film)
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
@@ -118,7 +118,7 @@ def test_families_made_by_callables_are_filmed(family: str, context: str, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_machine_that_cannot_draw_is_told_before_anything_runs(
+def test_a_machine_that_cannot_draw_is_reported_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "cheetah"
@@ -149,7 +149,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def test_a_folder_that_is_gone_is_told_before_the_episode(run: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_gone_is_reported_before_the_episode(run: Path, tmp_path: Path) -> None:
     _, _, family, group = load_run(run)
     envs = video.make_environments(family, [family.parse_schedule("0:5")], 3, film=True)
     with pytest.raises(UserError, match=r"cannot write .*gone"):

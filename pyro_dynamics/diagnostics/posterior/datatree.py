@@ -18,7 +18,7 @@ from pyro_dynamics.transitions import Transitions
 from pyro_dynamics.version import __version__
 
 ROWS_AT_ONCE = 10_000
-"""Network evaluations of one pass: more leave the processor's cache, and take up to 1.7 times as long."""
+"""Network evaluations of one forward pass: more leave the processor's cache, and take up to 1.7 times as long."""
 SAMPLE = ("chain", "draw")
 
 

@@ -27,7 +27,7 @@ FIT = (
 """Adam starts anew with each: it remembers gradients of a far start for a thousand steps, and hardly moves. The last,
 with small steps, lets the noise settle."""
 R_HAT = 1.05
-"""Above this the chains have not met, and are no reference. Chains of 200 draws that have met give up to 1.03."""
+"""Above this the chains have not mixed, and are no reference. Chains of 200 draws that have mixed give up to 1.03."""
 FEWEST = 20
 """Draws and warm-up steps of a chain, below which neither NUTS's tuning nor R-hat have enough to work on."""
 

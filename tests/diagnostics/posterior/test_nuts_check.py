@@ -88,7 +88,7 @@ def test_a_full_rank_guide_agrees_with_nuts_and_with_the_exact_posterior(generat
     assert found.sd == pytest.approx(sd.tolist(), rel=0.05)
 
 
-def test_a_mean_field_guide_is_too_sure_of_a_correlated_posterior(generator: torch.Generator) -> None:
+def test_a_mean_field_guide_is_overconfident_about_a_correlated_posterior(generator: torch.Generator) -> None:
     agent = make_agent(DiagonalGuide(2, 2))
     found = check(agent, generator, chains=1)
     assert found.sd_ratio < 0.8

@@ -105,7 +105,9 @@ def test_ranks_in_the_exact_posterior_are_uniform(at_once: bool, generator: torc
 @pytest.mark.parametrize(
     ("kind", "word"), [(NarrowBelief, "too narrow"), (WideBelief, "over-dispersed"), (ShiftedBelief, "shifted")]
 )
-def test_a_wrong_belief_is_told_by_its_kind(kind: type[RecursiveBelief], word: str, generator: torch.Generator) -> None:
+def test_a_wrong_belief_is_named_by_its_kind(
+    kind: type[RecursiveBelief], word: str, generator: torch.Generator
+) -> None:
     found = simulation_calibration(make_agent(kind), make_data(), 400, 8, DRAWS, generator)
     assert max(found.p_values) < 0.001
     assert found.shape == [word, word]

@@ -62,7 +62,7 @@ def test_coverage_is_a_share_of_the_dimensions() -> None:
 
 
 @pytest.mark.parametrize("agent", ["latent", "generalist", "specialist"])
-def test_every_agent_foretells_a_distribution(agent: str, generator: torch.Generator) -> None:
+def test_every_agent_predicts_a_distribution(agent: str, generator: torch.Generator) -> None:
     group = make_group(agent)
     state, next_state = torch.randn(3, 3, generator=generator), torch.randn(3, 3, generator=generator)
     action, environment = torch.randn(3, 1, generator=generator), torch.tensor([3, 0, 4])
@@ -80,7 +80,7 @@ def test_every_agent_foretells_a_distribution(agent: str, generator: torch.Gener
             assert torch.allclose(pit[row], expected[0], atol=1e-5)
 
 
-def test_adapting_tells_the_pit_of_each_step_before_it_is_seen() -> None:
+def test_adapting_gives_the_pit_of_each_step_before_it_is_seen() -> None:
     group = group_for(make_group("latent"), FAMILY, [3.0, 9.0])
     asked: list[int] = []
     numbers = count()

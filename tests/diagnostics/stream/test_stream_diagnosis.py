@@ -149,7 +149,7 @@ def test_a_temperature_that_was_not_used_is_noticed() -> None:
     assert max(judged(*stream(contexts), contexts, 0.1).k_hat) > 0.62  # the belief is overconfident for it
 
 
-def test_the_truth_outside_the_decoded_region_is_told() -> None:
+def test_the_truth_outside_the_decoded_region_is_reported() -> None:
     contexts = [-1.0] * 60 + [1.0] * 60
     means = np.array([[2.0, -2.1], [1.0, -1.0], [0.0, 0.2], [-1.0, 1.5], [-2.0, 3.0]])
     found = diagnosed(contexts, trained_means=means, trained_contexts=[-2.0, -1.0, 0.0, 1.0, 2.0], parameters=["tilt"])
@@ -161,7 +161,7 @@ def test_the_truth_outside_the_decoded_region_is_told() -> None:
     assert found.verdict.title == "do not believe since step 60"
 
 
-def test_low_coverage_is_told_with_its_steps_and_needs_no_latent() -> None:
+def test_low_coverage_is_reported_with_its_steps_and_needs_no_latent() -> None:
     agent, data, *_ = stream([1.0] * STEPS)
     coverage = np.concatenate([np.full(70, 0.95), np.full(50, 0.4)])
     found = judged(agent, data, None, None, [1.0] * STEPS, 1.0, coverage=coverage)
@@ -208,7 +208,7 @@ def test_a_probe_needs_numbers_and_contexts_to_spare() -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_the_picture_is_drawn_with_and_without_numbers(named: bool) -> None:
+def test_the_figure_is_drawn_with_and_without_numbers(named: bool) -> None:
     contexts: list[Any] = [-1.0] * 30 + [1.0] * 30
     agent, data, latent, log_q = stream(contexts)
     trained: list[Any] = ["healthy", "back", "front", "knee"] if named else [-1.0, 0.0, 0.5, 1.0]
@@ -297,7 +297,7 @@ def test_files_of_different_lengths_are_refused(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("field", ["state", "next_state", "action", "reward"])
-def test_what_is_not_finite_is_told_with_its_step_and_field(field: str, copy: Path) -> None:
+def test_what_is_not_finite_is_reported_with_its_step_and_field(field: str, copy: Path) -> None:
     arrays = dict(np.load(copy / "transitions.npz"))
     arrays[field].reshape(9, -1)[4, 0] = np.nan
     np.savez(copy / "transitions.npz", **arrays)
@@ -305,7 +305,7 @@ def test_what_is_not_finite_is_told_with_its_step_and_field(field: str, copy: Pa
     assert f"the {field} of environment 0 at step 4 is not finite" in message
 
 
-def test_a_belief_that_is_not_finite_is_told(copy: Path) -> None:
+def test_a_belief_that_is_not_finite_is_reported(copy: Path) -> None:
     arrays = dict(np.load(copy / "beliefs.npz"))
     arrays["log_q"][6, 3] = np.inf
     np.savez(copy / "beliefs.npz", **arrays)

@@ -202,7 +202,7 @@ def test_follows_the_exact_kalman_posterior(generator: torch.Generator) -> None:
     assert abs(float(((guide.frozen().mean - mean) / exact_scale).mean())) < 0.1
 
 
-def test_without_a_compiler_pyro_does_it_and_one_line_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_pyro_does_it_and_one_line_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_compiler(*_: Any) -> Any:
         raise RuntimeError("No working C++ compiler found\nand a long tale")
 
