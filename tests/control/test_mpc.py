@@ -61,7 +61,7 @@ def test_the_next_plan_starts_from_the_last_one_shifted_by_a_step(generator: tor
     assert planner.mean is None
 
 
-def test_a_change_widens_the_search_of_the_robots_in_that_environment_alone(generator: torch.Generator) -> None:
+def test_a_change_widens_the_search_in_that_environment_alone(generator: torch.Generator) -> None:
     planner = CEM(CEMConfig(candidates=20, elites=5))
     mpc = small(planner)
     mpc.reset_plans(torch.tensor([0]))  # nothing was planned yet: nothing to forget

@@ -129,7 +129,7 @@ def test_reward_and_termination_of_the_task_are_the_environments_own(family: Fam
 
 
 @every_family
-def test_robots_in_lockstep_end_each_in_its_own_time(family: Family) -> None:
+def test_environments_in_lockstep_end_each_in_its_own_time(family: Family) -> None:
     contexts = (family.train[0], family.test_contexts[-1])
     envs = family.make_vector(contexts, 40)
     space: Any = envs.single_action_space
