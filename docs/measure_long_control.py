@@ -40,11 +40,11 @@ def measure(home: Path, steps: int) -> tuple[np.ndarray, np.ndarray]:
     _, _, family, trained = load_run(home / "run", online=online)
     schedule = family.parse_schedule("sine:2:10:500", steps)
     envs, group = family.make_vector([schedule], steps), group_for(trained, family, [schedule.at(0)])
-    stream_state, journal = StreamState(group, 0), StreamCheckpoint(home / "unfinished", {})
+    stream_state, checkpoint = StreamState(group, 0), StreamCheckpoint(home / "unfinished", {})
     milliseconds, mebibytes = np.empty(steps), np.empty(steps)
     start = time.process_time()
     for step in tqdm(adapt(group, envs, 0, belief_draws=DRAWS, stream_state=stream_state), total=steps, mininterval=5):
-        journal.add(as_row(step), step, stream_state)
+        checkpoint.add(as_row(step), step, stream_state)
         now = time.process_time()
         milliseconds[step.index], mebibytes[step.index] = 1e3 * (now - start), resident_mib()
         start = now

@@ -28,7 +28,7 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.io.untrusted_folders import file_name, stamped
 from pyro_dynamics.plots.figures import draw_adaptation
-from pyro_dynamics.plots.video import Film, make_robots
+from pyro_dynamics.plots.video import Film, make_environments
 from pyro_dynamics.rollouts.acting import ContextChange
 from pyro_dynamics.rollouts.adaptation import BELIEF_DRAWS, AdaptationStep, adapt, replay
 from pyro_dynamics.rollouts.adaptation_summary import as_row, coverage_line, line, summarise
@@ -108,7 +108,7 @@ def parse(arguments: Sequence[str]) -> AdaptFlags:
 
 @dataclass(frozen=True)
 class Episode:
-    """What is about to happen in the one environment.
+    """What is about to run in the one environment.
 
     Attributes:
         stream: the steps, after those that were made before.
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str]) -> None:
             episode.out / UNFINISHED, decisive | {"context or schedule": truth, "config": asdict(config)}
         )
         make_steps(flags, episode, checkpoint, family)
-        tell_results(flags, episode, checkpoint, settings, family, trained, reached(folder, flags.checkpoint))
+        report_results(flags, episode, checkpoint, settings, family, trained, reached(folder, flags.checkpoint))
 
 
 def make_steps(flags: AdaptFlags, episode: Episode, checkpoint: StreamCheckpoint, family: Family) -> None:
@@ -182,7 +182,7 @@ def make_steps(flags: AdaptFlags, episode: Episode, checkpoint: StreamCheckpoint
     checkpoint.save(episode.stream_state)
 
 
-def tell_results(
+def report_results(
     flags: AdaptFlags,
     episode: Episode,
     checkpoint: StreamCheckpoint,
@@ -233,18 +233,18 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
         raise UserError(f"--steps must be positive, not {flags.steps}")
     schedule = read_schedule(flags, family, flags.steps or config.steps)
     steps = flags.steps or schedule.length or (schedule.last_change and schedule.last_change + 500) or config.steps
-    robots = make_robots(family, [schedule], steps, flags.video)
-    limit_steps(robots, flags.step_limit)
+    envs = make_environments(family, [schedule], steps, flags.video)
+    limit_steps(envs, flags.step_limit)
     # Made before anything runs: a folder that cannot be written to must not cost the results.
     contexts = re.sub(r"[:,=/\s]", "_", flags.schedule or label(schedule.at(0)))
     out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps))
-    film = Film(out / "episode", robots, 0, steps, trained, family) if flags.video else None
+    film = Film(out / "episode", envs, 0, steps, trained, family) if flags.video else None
     group = group_for(trained, family, [schedule.at(0)])
     stream_state, faults = StreamState(group, flags.seed), Faults()
     stream = partial(
         adapt,
         group,
-        robots,
+        envs,
         flags.seed,
         before_step=ContextChange(group, [schedule]),
         belief_draws=BELIEF_DRAWS,

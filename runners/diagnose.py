@@ -45,7 +45,7 @@ NUTS_ROWS, NUTS_DRAWS, NUTS_WARM_UP, NUTS_CHAINS = 50, 200, 200, 2
 ORACLE = "an oracle, which is given the true context and infers nothing,"
 
 DRAWS = (1000, 4000)
-"""From each posterior; the second where the first is too few for a guide that is much wider than its posterior."""
+"""From each posterior; the second where the first is too few for a strongly over-dispersed guide."""
 MOST = {"draws": 20_000, "particles": 20_000, "refits": 100}
 """More would fill the memory, and add nothing new."""
 

@@ -19,7 +19,7 @@ from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, make_folder, write_json
 from pyro_dynamics.io.untrusted_folders import file_name
-from pyro_dynamics.plots.video import Film, make_robots
+from pyro_dynamics.plots.video import Film, make_environments
 from pyro_dynamics.rollouts.adaptation import adapt
 from pyro_dynamics.rollouts.adaptation_summary import describe
 from pyro_dynamics.rollouts.fault_log import Faults
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str]) -> None:
     name = name_of(flags, online_defaults([str(flags.dir), *(["--realtime"] if flags.realtime else [])]))
     out = ensure_parent(flags.out or folder.path / f"evaluation{name}.json")
 
-    envs = make_robots(family, contexts, steps, flags.video)
+    envs = make_environments(family, contexts, steps, flags.video)
     limit_steps(envs, flags.step_limit)
     faults = Faults()
     films: list[Film] = []

@@ -5,7 +5,7 @@
     python tests/mutations.py --list
 
 Each fault is put into a copy of the tree, and the tests that should notice run there. A fault that they let pass is
-told, and makes the exit code 1. ``tests/test_mutations.py`` holds the list to the code as it is.
+reported, and makes the exit code 1. ``tests/test_mutations.py`` holds the list to the code as it is.
 """
 
 import os

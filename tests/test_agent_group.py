@@ -20,8 +20,8 @@ def make_group(agent: str, hidden: int = 8) -> AgentGroup:
         agent=agent,  # type: ignore[arg-type]
         ensemble=EnsembleConfig(members=2, hidden=(hidden,), weight_decay=(0.0, 0.0)),
     )
-    robots = FAMILY.make_vector(FAMILY.train[:1], 5)
-    return build_group(config, FAMILY, robots.single_action_space)
+    envs = FAMILY.make_vector(FAMILY.train[:1], 5)
+    return build_group(config, FAMILY, envs.single_action_space)
 
 
 @pytest.mark.parametrize(
@@ -82,5 +82,5 @@ def test_a_checkpoint_of_fewer_agents_is_refused() -> None:
 
 
 def test_an_oracle_has_no_posterior_to_judge() -> None:
-    with pytest.raises(UserError, match="this agent is told the true context, and has no posterior"):
+    with pytest.raises(UserError, match="this agent is given the true context, and has no posterior"):
         refuse_without_posterior(make_group("oracle").agents[0])

@@ -54,7 +54,7 @@ def test_the_graph_gives_what_its_operations_give_one_by_one() -> None:
     torch.testing.assert_close(planned.act(work.state, work.environment, draws), launched, rtol=1e-3, atol=1e-3)
 
 
-def test_what_cannot_be_captured_is_told_and_spoils_nothing() -> None:
+def test_what_cannot_be_captured_is_reported_and_spoils_nothing() -> None:
     def looks(x: torch.Tensor) -> torch.Tensor:
         return x + 1 if bool((x > 0).all()) else x
 

@@ -88,7 +88,7 @@ def test_what_is_of_another_run_or_not_finite_is_named() -> None:
         data.require_finite("here")
 
 
-def test_episodes_of_robots_in_lockstep_are_told_apart() -> None:
+def test_episodes_of_environments_in_lockstep_are_separated() -> None:
     """Two instances of environment 0 alternate with one of environment 1; the first stops early and starts again."""
     environment = torch.tensor([0, 0, 1, 0, 0, 1, 0, 0, 1])
     step = torch.tensor([0, 0, 0, 1, 1, 1, 0, 2, 2])

@@ -25,7 +25,7 @@ class PosteriorQuality:
     """What the model says about the guide, in one environment.
 
     Attributes:
-        importance: k-hat, effective draws, and where the weights pull.
+        importance: k-hat, effective draws, and the shift of the mean under the weights.
         divergence: KL(q || p(e)) from the prior, in nats: how much was learned.
         elpd: leave-one-out log predictive density of a transition, corrected for the approximate posterior, in nats;
             a mean over the transitions in the tree.

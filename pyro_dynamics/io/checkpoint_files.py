@@ -54,7 +54,7 @@ def load_state(path: Path) -> dict[str, Any]:
     except UserError:
         raise
     except Exception as fault:  # torch raises many kinds for a file that is not a checkpoint
-        code = "Weights only load failed" in str(fault)  # torch goes on to say how to run it
+        code = "Weights only load failed" in str(fault)  # after that torch says how to run it
         why = "it holds more than tensors and plain values, or is damaged" if code else first_line(fault)
         raise UserError(f"{path} is not a checkpoint ({why}): copy it anew, or choose another --checkpoint") from None
     return state

@@ -44,7 +44,7 @@ class RunFolder:
         """
         if path.exists() and (not path.is_dir() or any(map(is_content, path.rglob("*")))):
             raise UserError(
-                f"{path} exists already: choose another --out, or go on with a training by train --resume {path}"
+                f"{path} exists already: choose another --out, or resume a training by train --resume {path}"
             )
 
     @classmethod
@@ -145,7 +145,7 @@ class RunFolder:
         """
         m = self.last_round if m is None else m
         if m is None:
-            raise UserError(f"{self.path} holds no checkpoint yet: go on with it by train --resume {self.path}")
+            raise UserError(f"{self.path} holds no checkpoint yet: resume it by train --resume {self.path}")
         file = self._checkpoint(m)
         if not file.exists():
             raise UserError(f"{self.path} has no checkpoint of round {m}: it has {self._rounds()}")

@@ -49,7 +49,7 @@ def parse_rows(text: str) -> list[dict[str, Any]]:
 
 
 def require_metrics(rows: Sequence[dict[str, Any]]) -> None:
-    """Check rounds of environments, whose latents have one size; raises ValueError telling the line and the field."""
+    """Check rounds of environments, whose latents have one size; raises ValueError with the line and the field."""
     _require(rows, Metrics)
     sizes = {(len(row.get("latent_mean") or ()), len(row.get("latent_sd") or ())) for row in rows} - {(0, 0)}
     if len(sizes) > 1 or any(mean != sd for mean, sd in sizes):
@@ -57,7 +57,7 @@ def require_metrics(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def require_steps(rows: Sequence[dict[str, Any]]) -> None:
-    """Check the steps of one environment; raises ValueError telling the line and the field."""
+    """Check the steps of one environment; raises ValueError with the line and the field."""
     _require(rows, Step)
     kinds = {(type(row["context"]), len(row["mean"]), len(row["sd"])) for row in rows}
     if len(kinds) > 1 or any(mean != sd for _, mean, sd in kinds):

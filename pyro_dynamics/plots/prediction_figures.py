@@ -55,7 +55,7 @@ def draw_fans(
     shown = _typical_windows(forecast, scale, windows)
     dimensions = _uncertain_dimensions(forecast, scale)
     colours = colour_scale(len(labels))
-    draws, observed = forecast.draws.numpy(), forecast.happened.numpy()
+    draws, observed = forecast.draws.numpy(), forecast.observed.numpy()
     # The fan opens from the state that was known.
     draws = np.concatenate(
         [np.broadcast_to(forecast.start.numpy(), (len(draws), *forecast.start.shape))[:, :, None], draws], 2
@@ -87,13 +87,13 @@ def _draw_fan(panel: Axes, draws: np.ndarray, observed: np.ndarray, colour: obje
 
 def _spread_of(forecast: Forecast) -> np.ndarray:
     """Standard deviation ``[S]`` of what was observed; infinite for a dimension that never changes."""
-    scale = forecast.happened.numpy().std((0, 1))
+    scale = forecast.observed.numpy().std((0, 1))
     return np.where(scale < 1e-12, np.inf, scale)
 
 
 def _typical_windows(forecast: Forecast, scale: np.ndarray, count: int) -> list[int]:
     """Of each environment the windows whose error is nearest to the median."""
-    error = np.abs(forecast.draws.numpy().mean(0) - forecast.happened.numpy()) / scale
+    error = np.abs(forecast.draws.numpy().mean(0) - forecast.observed.numpy()) / scale
     by_window = error.mean((1, 2))
     environment = forecast.environment.numpy()
     kept: list[int] = []
@@ -113,7 +113,7 @@ def _uncertain_dimensions(forecast: Forecast, scale: np.ndarray, count: int = 3)
 
 
 def draw_traversal(paths: Mapping[str, np.ndarray], parameter_axis: str, state_name: str) -> bytes:
-    """What would happen in each environment from one start under the same actions, as a PNG.
+    """The prediction for each environment from one start under the same actions, as a PNG.
 
     Args:
         paths: for each environment a state dimension over the steps, ``[H]``, as predicted under its latent.

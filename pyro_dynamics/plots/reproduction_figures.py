@@ -1,4 +1,4 @@
-"""The paper's pictures of returns: while learning, in new environments, and in one that changes.
+"""The paper's figures of returns: while learning, in new environments, and in one that changes.
 
 One colour an agent in all of them. Shaded regions and bars are 95 % intervals of the mean, from 500 bootstraps over
 seeds.
@@ -95,7 +95,7 @@ def ablation(rows: Sequence[Row], family: str, axis: str = "context", reference:
 def gain_by_influence(
     rows: Sequence[Row],
     influence: Mapping[str, float],
-    axis: str = "share of the next step's variance that the hidden parameter decides",
+    axis: str = "share of the next step's variance that the hidden parameter explains",
 ) -> bytes:
     """What the latent gains over the generalist in new contexts of each family, by how much there is to know.
 
@@ -226,7 +226,7 @@ def _seeds(curve: DataArray) -> str:
 
 
 def _finish(figure: Figure, panel: Axes, place: str = "outside upper center") -> bytes:
-    """The picture with one legend, beside the panels so that it covers nothing."""
+    """The figure with one legend, beside the panels so that it covers nothing."""
     handles, labels = panel.get_legend_handles_labels()
     # Agents first, whatever they are drawn with, and the random policy last.
     entries = sorted(zip(labels, handles, strict=True), key=lambda entry: entry[0] == "random policy")

@@ -1,4 +1,4 @@
-"""The paper's pictures of latents: over training, and those of new contexts among the trained ones (its Fig. 4)."""
+"""The paper's figures of latents: over training, and those of new contexts among the trained ones (its Fig. 4)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def latents_training(rows: Sequence[Row], family: str, axis: str = "context", se
         rows: of latents.
         family: which.
         axis: name and unit of the hidden parameter.
-        seed: the first that there is, unless told.
+        seed: the first that there is, unless given.
     """
     latents = LatentRows(rows, family)
     seed = seed if seed is not None else next(iter(latents.seeds), 0)

@@ -1,4 +1,4 @@
-"""The picture of ``pyro-dynamics benchmark --scaling``: how a plan's cost grows."""
+"""The figure of ``pyro-dynamics benchmark --scaling``: how a plan's cost grows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from pyro_dynamics.plots.figures import STYLE, png
 
 
 def draw_scaling(costs: Mapping[str, Sequence[tuple[int, Any]]]) -> bytes:
-    """Processor time against each size, with the line of proportion through the largest; as a PNG.
+    """CPU time against each size, with the line of proportion through the largest; as a PNG.
 
     Args:
         costs: for each size's name its values, each with an object that has ``cpu`` in seconds.
@@ -23,8 +23,8 @@ def draw_scaling(costs: Mapping[str, Sequence[tuple[int, Any]]]) -> bytes:
             seconds = [1000 * cost.cpu for _, cost in measured]
             panel.loglog(sizes, seconds, "o-", label="measured")
             panel.loglog(sizes, [seconds[-1] * size / sizes[-1] for size in sizes], "--", color="0.6", label="linear")
-            panel.set(xlabel="robots K" if name == "environments" else name, xticks=sizes, xticklabels=sizes)
+            panel.set(xlabel="environments K" if name == "environments" else name, xticks=sizes, xticklabels=sizes)
             panel.minorticks_off()
-        panels[0].set(ylabel="processor time of a plan (ms)")
+        panels[0].set(ylabel="CPU time of a plan (ms)")
         panels[0].legend()
         return png(figure)

@@ -1,4 +1,4 @@
-"""The picture of ``pyro-dynamics track``: every belief's path after a change, beside the truth."""
+"""The figure of ``pyro-dynamics track``: every belief's path after a change, beside the truth."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +28,7 @@ def draw_tracks(tracks: Mapping[str, Any], truth: np.ndarray, axis: str) -> byte
             shown = [name for name in tracks if name.split()[1] == update]
             for index, name in enumerate(shown):
                 decoded = np.array(tracks[name].decoded)
-                style = "--" if name.startswith("told") else "-"
+                style = "--" if name.startswith("oracle-reset") else "-"
                 panel.plot(np.median(decoded, 0), style, color=f"C{index}", lw=1.8, label=name.split()[0])
                 panel.fill_between(
                     range(decoded.shape[1]), decoded.min(0), decoded.max(0), color=f"C{index}", alpha=0.12, lw=0

@@ -21,10 +21,10 @@ from pyro_dynamics.plots.belief_panel import BeliefPanel
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
 
 LOWEST = 360
-"""Pixels; a smaller picture is enlarged by a whole number, so that the panel beside it can be read."""
+"""Pixels; a smaller frame is enlarged by a whole number, so that the panel beside it can be read."""
 
 
-def make_robots(family: Family, contexts: Sequence[Context | Schedule], steps: int, film: bool) -> SyncVectorEnv:
+def make_environments(family: Family, contexts: Sequence[Context | Schedule], steps: int, film: bool) -> SyncVectorEnv:
     """Environments in lockstep that can be filmed, or that need not be able to draw."""
     if not film:
         return family.make_vector(contexts, steps)
@@ -43,13 +43,13 @@ def make_robots(family: Family, contexts: Sequence[Context | Schedule], steps: i
 
 
 class Film:
-    """One robot's episode as a video: mp4 where ``imageio-ffmpeg`` is installed, else an animated GIF.
+    """One environment's episode as a video: mp4 where ``imageio-ffmpeg`` is installed, else an animated GIF.
 
-    The first frame is drawn at once, so that a machine which cannot draw is told before an episode is run.
+    The first frame is drawn at once, so that a machine which cannot draw reports it before an episode is run.
 
     Args:
         path: of the video, without its ending.
-        robots: from :func:`make_robots`.
+        envs: from :func:`make_environments`.
         k: which of them is filmed.
         steps: of the episode, at most.
         trained: the trained agents, whose posteriors are drawn.
@@ -60,9 +60,9 @@ class Film:
     """
 
     def __init__(
-        self, path: Path, robots: SyncVectorEnv, k: int, steps: int, trained: AgentGroup, family: Family
+        self, path: Path, envs: SyncVectorEnv, k: int, steps: int, trained: AgentGroup, family: Family
     ) -> None:
-        self.env, self.k, self.axis = robots.envs[k], k, family.axis
+        self.env, self.k, self.axis = envs.envs[k], k, family.axis
         mp4 = find_spec("imageio_ffmpeg") is not None
         self.path = path.with_name(path.name + (".mp4" if mp4 else ".gif"))
         self.part = path.with_name(f"{path.name}.part{self.path.suffix}")
@@ -99,13 +99,13 @@ class Film:
             )
         if not isinstance(frame, np.ndarray) or frame.ndim != 3:
             raise UserError(
-                "this environment draws no pictures: let render() return an RGB array [height, width, 3] where "
+                "this environment draws no images: let render() return an RGB array [height, width, 3] where "
                 "render_mode is rgb_array, or leave out --video"
             )
         return frame
 
     def add(self, step: AdaptationStep) -> None:
-        """Film the state that the step led to; steps after the robot's end are left out."""
+        """Film the state that the step led to; steps after the episode's end are left out."""
         if not step.alive[self.k]:
             return
         self.total += float(step.reward[self.k])
@@ -128,7 +128,7 @@ class Film:
         """Move the whole video into place; of an episode that failed, leave nothing.
 
         Raises:
-            UserError: if it is not whole: ffmpeg does not tell that it could not write.
+            UserError: if it is not whole: ffmpeg does not report that it could not write.
         """
         with suppress(OSError):
             self.writer.close()

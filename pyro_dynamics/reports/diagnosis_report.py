@@ -257,8 +257,8 @@ def _sbc(sbc: SBC) -> Section:
         for dimension, (p, shape) in enumerate(zip(sbc.p_values, sbc.shape, strict=True))
     ]
     words = [
-        f"{len(sbc.ranks)} environments were simulated from the prior, and the online belief was updated with what "
-        "happened in each. The rank of the true latent among draws of a calibrated belief is uniform. A belief that "
+        f"{len(sbc.ranks)} environments were simulated from the prior, and the online belief was updated with the "
+        "transitions of each. The rank of the true latent among draws of a calibrated belief is uniform. A belief that "
         "forgets on purpose, or with a temperature below 1, is over-dispersed."
     ]
     figure = Figure("sbc", draw_sbc(sbc), "Ranks of the true latents: their ECDF less the diagonal.")

@@ -56,14 +56,14 @@ class Acting:
 
 
 def act_and_update(
-    group: AgentGroup, robots: VectorEnv, seeds: Sequence[int], draws: torch.Generator, acting: Acting
+    group: AgentGroup, envs: VectorEnv, seeds: Sequence[int], draws: torch.Generator, acting: Acting
 ) -> Iterator[Step]:
     """One episode in every environment: plan, act, and let the beliefs follow (Algorithm 1, Eq. 5).
 
     Args:
         group: the agents. Their last plans are forgotten first, but where an episode is resumed: then they are as they
             were after its first steps.
-        robots: B environments in lockstep.
+        envs: B environments in lockstep.
         seeds: for the reset of each environment.
         draws: source of the plans' and of the updates' randomness.
         acting: what is particular here.
@@ -72,12 +72,12 @@ def act_and_update(
         EnvironmentFault: of the first environment that breaks, where there is no ``on_fault``.
         UserError: if a resumed episode does not come to the same states again.
     """
-    environment = torch.arange(robots.num_envs) if acting.environment is None else acting.environment
+    environment = torch.arange(envs.num_envs) if acting.environment is None else acting.environment
     believed = environment if acting.believed is None else acting.believed
     resume_point = acting.resume_point
     made, steps, planning = len(resume_point or ()), count(), Stopwatch()
-    space: Any = robots.single_action_space
-    by_chance = uniform_policy(space.low, space.high, robots.num_envs, draws)
+    space: Any = envs.single_action_space
+    by_chance = uniform_policy(space.low, space.high, envs.num_envs, draws)
 
     def policy(state: Tensor) -> Tensor:
         index = next(steps)
@@ -90,7 +90,7 @@ def act_and_update(
 
     if resume_point is None:
         group.reset()
-    acted = islice(rollout(robots, policy, seeds, acting.on_fault), made, None)
+    acted = islice(rollout(envs, policy, seeds, acting.on_fault), made, None)
     planned = (replace(step, plan=planning.seconds) for step in acted)
     yield from update_beliefs(group, planned, environment, draws, acting) if acting.updates else planned
 

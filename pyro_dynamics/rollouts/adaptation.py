@@ -67,7 +67,7 @@ class AdaptationStep:
 
 def adapt(
     group: AgentGroup,
-    robots: VectorEnv,
+    envs: VectorEnv,
     seed: int,
     episode: int = 0,
     before_step: Callable[[int], object] | None = None,
@@ -80,7 +80,7 @@ def adapt(
 
     Args:
         group: agents over K environments.
-        robots: K environments in lockstep.
+        envs: K environments in lockstep.
         seed: names the random streams.
         episode: a further name, for repeated episodes.
         before_step: called with the index of each step before its action is planned: what gives an oracle the true
@@ -96,13 +96,13 @@ def adapt(
         UserError: if the environments do not come to the same states again.
     """
     stream_state = stream_state or StreamState(group, seed, episode)
-    seeds = [derive_seed(seed, "adapt", episode, "reset", k) for k in range(robots.num_envs)]
+    seeds = [derive_seed(seed, "adapt", episode, "reset", k) for k in range(envs.num_envs)]
     stream_state.resume(resume_point)
     predictions = Predictions(group, stream_state)
     acting = Acting(
         before_step=before_step, before_update=predictions.make, on_fault=on_fault, resume_point=resume_point
     )
-    steps = act_and_update(group, robots, seeds, stream_state.draws, acting)
+    steps = act_and_update(group, envs, seeds, stream_state.draws, acting)
     return predictions.beside(steps, belief_draws)
 
 
@@ -180,7 +180,7 @@ class Predictions:
                 *self.last,
                 *self.group.beliefs(),
                 *(step.state, step.action, step.next_state),
-                *self.group.belief_draws(belief_draws, self.stream_state.telling),
+                *self.group.belief_draws(belief_draws, self.stream_state.reporting),
                 step.plan,
                 step.update,
             )

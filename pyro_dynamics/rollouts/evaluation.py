@@ -47,7 +47,7 @@ class EvaluationResult:
 
 def evaluate(
     group: AgentGroup,
-    robots: VectorEnv,
+    envs: VectorEnv,
     schedules: Sequence[Schedule],
     episodes: int,
     seed: int,
@@ -60,36 +60,36 @@ def evaluate(
 
     Args:
         group: agents over K environments, with fresh beliefs.
-        robots: K environments in lockstep.
+        envs: K environments in lockstep.
         schedules: the true context of each environment by step; it begins anew with each episode.
         episodes: number E of episodes.
         seed: names the random streams.
         ablation: what is done with the beliefs.
         on_step: called after each step.
     """
-    everyone = torch.arange(robots.num_envs)
+    everyone = torch.arange(envs.num_envs)
     acting = Acting(
         believed=everyone.roll(1) if ablation.shuffled else everyone,
         updates=ablation.updates,
         before_step=ContextChange(group, schedules, ablation.reset_on_change),
     )
-    returns = torch.zeros(episodes, robots.num_envs)
+    returns = torch.zeros(episodes, envs.num_envs)
     for episode in range(episodes):
         draws = derive_generator(seed, "meeting", episode, "actions")  # these names decide the numbers
-        seeds = [derive_seed(seed, "meeting", episode, "reset", k) for k in range(robots.num_envs)]
-        for step in act_and_update(group, robots, seeds, draws, acting):
+        seeds = [derive_seed(seed, "meeting", episode, "reset", k) for k in range(envs.num_envs)]
+        for step in act_and_update(group, envs, seeds, draws, acting):
             returns[episode] += step.reward * step.alive
             on_step()
     return EvaluationResult(returns, *group.beliefs())
 
 
-def random_returns(robots: VectorEnv, seed: int) -> list[float]:
+def random_returns(envs: VectorEnv, seed: int) -> list[float]:
     """The return of one episode in each environment under random actions (the paper's B_k, over 50 of them)."""
-    space = robots.single_action_space
+    space = envs.single_action_space
     draws = derive_generator(seed, "random", "actions")
-    policy = uniform_policy(space.low, space.high, robots.num_envs, draws)  # type: ignore[attr-defined]
-    seeds = [derive_seed(seed, "random", "reset", k) for k in range(robots.num_envs)]
-    returns = torch.zeros(robots.num_envs)
-    for step in rollout(robots, policy, seeds):
+    policy = uniform_policy(space.low, space.high, envs.num_envs, draws)  # type: ignore[attr-defined]
+    seeds = [derive_seed(seed, "random", "reset", k) for k in range(envs.num_envs)]
+    returns = torch.zeros(envs.num_envs)
+    for step in rollout(envs, policy, seeds):
         returns += step.reward * step.alive
     return returns.tolist()

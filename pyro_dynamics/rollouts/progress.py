@@ -35,10 +35,10 @@ class Progress:
     def epoch(self, epoch: int, elbo: float) -> None:
         """An epoch is over."""
         self.elbo = elbo
-        self.bar.set_postfix_str(f"epoch {epoch + 1}, ELBO {elbo:.2f} nats a transition")
+        self.bar.set_postfix_str(f"epoch {epoch + 1}, ELBO {elbo:.2f} nats per transition")
 
     def step(self, m: int, step: Step) -> None:
-        """The robots made a step."""
+        """The environments made a step."""
         if step.index == 0:
             self.bar.set_description(f"round {m}/{self.rounds} acting")
             self.returns = torch.zeros_like(step.reward)

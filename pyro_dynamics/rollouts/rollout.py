@@ -57,7 +57,7 @@ class Step:
     update: Seconds = Seconds()
 
 
-def rollout(robots: VectorEnv, policy: Policy, seeds: Sequence[int], on_fault: OnFault | None = None) -> Iterator[Step]:
+def rollout(envs: VectorEnv, policy: Policy, seeds: Sequence[int], on_fault: OnFault | None = None) -> Iterator[Step]:
     """Run one episode of every environment, until the last one ends.
 
     An environment whose episode ended early is reset so that the others can continue, and is marked as not alive from
@@ -65,7 +65,7 @@ def rollout(robots: VectorEnv, policy: Policy, seeds: Sequence[int], on_fault: O
     all broke.
 
     Args:
-        robots: environments with autoreset off and a true ``context`` in their ``info``.
+        envs: environments with autoreset off and a true ``context`` in their ``info``.
         policy: called with the states before each step.
         seeds: for the reset of each environment.
         on_fault: called for each environment that breaks, with its fault.
@@ -73,53 +73,53 @@ def rollout(robots: VectorEnv, policy: Policy, seeds: Sequence[int], on_fault: O
     Raises:
         EnvironmentFault: of the first environment that breaks, where there is no ``on_fault``.
     """
-    for guard in guards(robots):
+    for guard in guards(envs):
         guard.tolerant = on_fault is not None
-    observation, info = robots.reset(seed=list(seeds))  # type: ignore[arg-type]  # one for each environment
+    observation, info = envs.reset(seed=list(seeds))  # type: ignore[arg-type]  # one for each environment
     state = torch.as_tensor(observation, dtype=torch.float32)
-    alive = torch.ones(robots.num_envs, dtype=torch.bool) & ~_broken(info, robots.num_envs, on_fault)
+    alive = torch.ones(envs.num_envs, dtype=torch.bool) & ~_broken(info, envs.num_envs, on_fault)
     index = 0
     while alive.any():
         action = policy(state)
-        observation, reward, terminated, truncated, info = robots.step(as_actions(action, robots))
+        observation, reward, terminated, truncated, info = envs.step(as_actions(action, envs))
         next_state = torch.as_tensor(observation, dtype=torch.float32)
         reward = torch.as_tensor(reward, dtype=torch.float32)
         if "fault" in info:
-            alive = alive & ~_broken(info, robots.num_envs, on_fault)
+            alive = alive & ~_broken(info, envs.num_envs, on_fault)
             if not alive.any():
                 return
         yield Step(index, state, action, next_state, reward, alive, torch.from_numpy(terminated), info["context"])
         ended = terminated | truncated
         alive = alive & ~torch.from_numpy(ended)
         if ended.any() and alive.any():
-            observation, _ = robots.reset(options={"reset_mask": ended})  # its faults are those of nobody's episode
+            observation, _ = envs.reset(options={"reset_mask": ended})  # its faults are those of nobody's episode
             next_state = torch.as_tensor(observation, dtype=torch.float32)
         state = next_state
         index += 1
 
 
-def _broken(info: dict[str, Any], robots: int, on_fault: OnFault | None) -> Tensor:
+def _broken(info: dict[str, Any], environments: int, on_fault: OnFault | None) -> Tensor:
     """Which environments broke in this step, ``[B]``; reports each."""
-    broken = torch.zeros(robots, dtype=torch.bool)
-    for robot, fault in enumerate(info.get("fault", ())):
+    broken = torch.zeros(environments, dtype=torch.bool)
+    for k, fault in enumerate(info.get("fault", ())):
         if fault is not None:
-            broken[robot] = True
+            broken[k] = True
             if on_fault is not None:
-                on_fault(robot, fault)
+                on_fault(k, fault)
     return broken
 
 
-def as_actions(action: Tensor, robots: VectorEnv) -> np.ndarray:
+def as_actions(action: Tensor, envs: VectorEnv) -> np.ndarray:
     """Actions ``[B, A]`` of the type that the environments take, and not past their bounds by a rounding error."""
-    space: Any = robots.single_action_space
+    space: Any = envs.single_action_space
     return np.clip(action.numpy().astype(space.dtype, copy=False), space.low, space.high)
 
 
-def uniform_policy(low: np.ndarray, high: np.ndarray, robots: int, generator: torch.Generator) -> Policy:
+def uniform_policy(low: np.ndarray, high: np.ndarray, environments: int, generator: torch.Generator) -> Policy:
     """Random actions for the first episodes (line 1 of Algorithm 1)."""
     low_, high_ = (torch.as_tensor(bound, dtype=torch.float32) for bound in (low, high))
 
     def policy(state: Tensor) -> Tensor:
-        return low_ + torch.rand(robots, len(low_), generator=generator) * (high_ - low_)
+        return low_ + torch.rand(environments, len(low_), generator=generator) * (high_ - low_)
 
     return policy

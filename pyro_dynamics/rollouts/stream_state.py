@@ -29,7 +29,7 @@ class StreamState:
         self.draws = derive_generator(seed, *key)
         # Streams of their own: measuring must not change the actions.
         self.measuring = derive_generator(seed, "adapt", episode, "calibration")
-        self.telling = derive_generator(seed, "adapt", episode, "belief")
+        self.reporting = derive_generator(seed, "adapt", episode, "belief")
         environments = sum(agent.environments for agent in group.agents)
         self.intervals = AdaptiveIntervals(environments, group.agents[0].task.target_dim)
 
@@ -37,14 +37,14 @@ class StreamState:
         """Copies, as tensors and numbers."""
         return {
             "group": self.group.stream_state(),
-            "streams": [stream.get_state() for stream in (self.draws, self.measuring, self.telling)],
+            "streams": [stream.get_state() for stream in (self.draws, self.measuring, self.reporting)],
             "intervals": {"log_factor": self.intervals.log_factor.clone(), "steps": self.intervals.steps},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave, of a group that was made in the same way."""
         self.group.load_stream_state(state["group"])
-        for stream, kept in zip((self.draws, self.measuring, self.telling), state["streams"], strict=True):
+        for stream, kept in zip((self.draws, self.measuring, self.reporting), state["streams"], strict=True):
             stream.set_state(kept)
         self.intervals.log_factor = state["intervals"]["log_factor"].clone()
         self.intervals.steps = state["intervals"]["steps"]

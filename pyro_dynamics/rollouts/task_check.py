@@ -19,12 +19,12 @@ TOLERANCE = 1e-3
 """Rewards agree if they differ by less than this share of the largest: observations are rounded to float32."""
 
 
-def check_task(task: Task, robots: VectorEnv, seed: int) -> list[str]:
+def check_task(task: Task, envs: VectorEnv, seed: int) -> list[str]:
     """Compare a task with what its environments do under random actions.
 
     Args:
         task: features, targets, reward and termination.
-        robots: environments of the family, which are used up: make others for the run.
+        envs: environments of the family, which are used up: make others for the run.
         seed: names the random streams.
 
     Returns:
@@ -34,12 +34,12 @@ def check_task(task: Task, robots: VectorEnv, seed: int) -> list[str]:
     Raises:
         UserError: if sizes do not fit, a function cannot be planned with, or every environment breaks.
     """
-    require_sizes(task, robots)
+    require_sizes(task, envs)
     faults: dict[int, EnvironmentFault] = {}
-    steps = random_steps(robots, seed, faults.__setitem__)
-    if len(faults) == robots.num_envs:
+    steps = random_steps(envs, seed, faults.__setitem__)
+    if len(faults) == envs.num_envs:
         raise faults[0]
-    data = record(steps, torch.arange(robots.num_envs))
+    data = record(steps, torch.arange(envs.num_envs))
     rows = (data.state, data.action, data.next_state)
     for what, function in functions(task):  # a planner's leading axes, none of them as long as a state
         shape = (2, 4 if task.state_dim == 3 else 3)
@@ -57,7 +57,7 @@ def check_task(task: Task, robots: VectorEnv, seed: int) -> list[str]:
         warnings.append(compare_ends(evaluate("terminated", task.terminated, *rows), own_end))
     elif own_end.any():
         warnings.append(
-            f"{int(own_end.sum())} of {robots.num_envs} random episodes ended early, which the task does not know of: "
+            f"{int(own_end.sum())} of {envs.num_envs} random episodes ended early, which the task does not know of: "
             'give it a termination, as in BoxTask(env, ..., terminated="learned")'
         )
     return [warning for warning in warnings if warning]
@@ -69,23 +69,23 @@ def functions(task: Task) -> list[tuple[str, Function]]:
     return [*found, ("terminated", task.terminated)] if task.can_terminate else found
 
 
-def require_sizes(task: Task, robots: VectorEnv) -> None:
+def require_sizes(task: Task, envs: VectorEnv) -> None:
     """Refuse a task of other sizes than its environment's; raises :class:`UserError`."""
     for kind, size, space in (
-        ("state_dim", task.state_dim, robots.single_observation_space),
-        ("action_dim", task.action_dim, robots.single_action_space),
+        ("state_dim", task.state_dim, envs.single_observation_space),
+        ("action_dim", task.action_dim, envs.single_action_space),
     ):
         if space.shape != (size,):
             raise UserError(f"the task has {kind} {size}, and the environment the space {space}: make them agree")
 
 
-def random_steps(robots: VectorEnv, seed: int, on_fault: OnFault | None = None) -> list[Step]:
+def random_steps(envs: VectorEnv, seed: int, on_fault: OnFault | None = None) -> list[Step]:
     """The first steps of one random episode in each environment."""
-    space = robots.single_action_space
+    space = envs.single_action_space
     draws = derive_generator(seed, "task check", "actions")
-    policy = uniform_policy(space.low, space.high, robots.num_envs, draws)  # type: ignore[attr-defined]
-    seeds = [derive_seed(seed, "task check", "reset", k) for k in range(robots.num_envs)]
-    return [step for _, step in zip(range(STEPS), rollout(robots, policy, seeds, on_fault), strict=False)]
+    policy = uniform_policy(space.low, space.high, envs.num_envs, draws)  # type: ignore[attr-defined]
+    seeds = [derive_seed(seed, "task check", "reset", k) for k in range(envs.num_envs)]
+    return [step for _, step in zip(range(STEPS), rollout(envs, policy, seeds, on_fault), strict=False)]
 
 
 def compare_rewards(ours: Tensor, own: Tensor, contexts: Sequence[object], step: Tensor) -> str:
@@ -97,7 +97,7 @@ def compare_rewards(ours: Tensor, own: Tensor, contexts: Sequence[object], step:
     return (
         f"the task's reward is not the environment's own: on {len(own)} random steps they differ by up to "
         f"{float(difference[row]):.3g} (task {float(ours[row]):.4g}, environment {float(own[row]):.4g}, at step "
-        f"{int(step[row])} in context {contexts[row]}); the planner maximises the task's, tables tell the environment's"
+        f"{int(step[row])} in context {contexts[row]}); the planner maximises the task's, tables show the environment's"
     )
 
 

@@ -54,7 +54,7 @@ class Track:
 
 def track(
     group: AgentGroup,
-    robots: VectorEnv,
+    envs: VectorEnv,
     probe: ContextProbe,
     seed: int,
     judge: Callable[[Adaptation], Verdict],
@@ -65,7 +65,7 @@ def track(
 
     Args:
         group: one agent over as many environments as there are, with fresh beliefs.
-        robots: S environments with the same schedule.
+        envs: S environments with the same schedule.
         probe: reads latents.
         seed: names the random streams.
         judge: gives the verdict about each of the S streams at its end.
@@ -73,7 +73,7 @@ def track(
         on_step: called after each step.
     """
     steps = []
-    for step in adapt(group, robots, seed, before_step=before_step, belief_draws=BELIEF_DRAWS):
+    for step in adapt(group, envs, seed, before_step=before_step, belief_draws=BELIEF_DRAWS):
         steps.append(step)
         on_step()
     series = {
@@ -86,7 +86,7 @@ def track(
     columns = {name: np.stack(rows, 1).tolist() for name, rows in series.items()}
     seconds = sum(step.update.cpu for step in steps)
     temperature = group.agents[0].belief.temperature
-    verdicts = [asdict(judge(adaptation_of(steps, k, temperature))) for k in range(robots.num_envs)]
+    verdicts = [asdict(judge(adaptation_of(steps, k, temperature))) for k in range(envs.num_envs)]
     return Track(**columns, update_ms=1e3 * seconds / len(steps), verdicts=verdicts)
 
 

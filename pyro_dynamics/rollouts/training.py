@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 def train(
     group: AgentGroup,
-    robots: VectorEnv,
+    envs: VectorEnv,
     contexts: Sequence[Context],
     data: list[Transitions],
     rounds: int,
@@ -38,37 +38,37 @@ def train(
 
     Args:
         group: the agents.
-        robots: K environments, or a multiple of K: several episodes of each in one round.
+        envs: K environments, or a multiple of K: several episodes of each in one round.
         contexts: the true hidden parameter of each of the K environments.
         data: the transitions of each round so far; training resumes after them, and appends to the list.
         rounds: the last round.
         seed: names the random streams.
         update_while_training: update the beliefs after each step of a training episode too, as Algorithm 1 has it.
         on_round: called with each finished round, its transitions and its metrics.
-        progress: shown what happens, see :class:`~pyro_dynamics.rollouts.progress.Progress`.
+        progress: shown rounds, epochs and steps, see :class:`~pyro_dynamics.rollouts.progress.Progress`.
 
     Raises:
         UserError: if all environments break in one round; it is kept if any of them made a step before.
     """
     faults = Faults()
-    environment = torch.arange(robots.num_envs) % len(contexts)
+    environment = torch.arange(envs.num_envs) % len(contexts)
     for m in range(len(data), rounds + 1):
         draws = derive_generator(seed, "round", m, "actions")
         if m > 0:
             progress.training(m)
             group.train(Transitions.concatenate(data), derive_generator(seed, "round", m, "training"), progress.epoch)
-        seeds = [derive_seed(seed, "round", m, "reset", i) for i in range(robots.num_envs)]
+        seeds = [derive_seed(seed, "round", m, "reset", i) for i in range(envs.num_envs)]
         acting = Acting(environment, random=m == 0, updates=update_while_training and m > 0, on_fault=faults)
         steps = []
         faults.begin()
-        for step in act_and_update(group, robots, seeds, draws, acting):
+        for step in act_and_update(group, envs, seeds, draws, acting):
             steps.append(step)
             progress.step(m, step)
         if steps:
             episodes = record(steps, environment)
-            on_round(m, episodes, _metrics(group, episodes, contexts, robots.num_envs, m, faults))
+            on_round(m, episodes, _metrics(group, episodes, contexts, envs.num_envs, m, faults))
             data.append(episodes)
-        if len(faults.now) == robots.num_envs:
+        if len(faults.now) == envs.num_envs:
             raise UserError(
                 f"every environment broke in round {m}, the first so: {faults.now[0]}; mend that, and resume by "
                 "train --resume, with all steps that were made before"
@@ -77,24 +77,24 @@ def train(
 
 def record(steps: Sequence[Step], environment: torch.Tensor) -> Transitions:
     """The transitions of the steps in which each environment was alive."""
-    robots = len(environment)
+    environments = len(environment)
     everything = Transitions(
         torch.cat([step.state for step in steps]),
         torch.cat([step.action for step in steps]),
         torch.cat([step.next_state for step in steps]),
         torch.cat([step.reward for step in steps]),
         environment.repeat(len(steps)),
-        torch.arange(len(steps)).repeat_interleave(robots),
+        torch.arange(len(steps)).repeat_interleave(environments),
     )
     return everything.select(torch.cat([step.alive for step in steps]))
 
 
 def _metrics(
-    group: AgentGroup, episodes: Transitions, contexts: Sequence[Context], robots: int, m: int, faults: Faults
+    group: AgentGroup, episodes: Transitions, contexts: Sequence[Context], environments: int, m: int, faults: Faults
 ) -> list[Row]:
     """One row for each environment: mean return, belief, and how well the model predicted these episodes."""
     mean, scale = group.beliefs()
-    count = robots // len(contexts)
+    count = environments // len(contexts)
     right, wrong = latent_gaps(group, episodes) if m > 0 else ({}, {})
     return [
         {
@@ -109,7 +109,7 @@ def _metrics(
             "latent_sd": scale[k].tolist() if m else None,
             "log_likelihood": right.get(k),
             "log_likelihood_wrong_latent": wrong.get(k),
-            **faults.of(list(range(k, robots, len(contexts)))),
+            **faults.of(list(range(k, environments, len(contexts)))),
         }
         for k, context in enumerate(contexts)
     ]

@@ -45,7 +45,7 @@ class OnlineConfig:
     """How the guide is fitted: svi is the paper's gradient steps, kalman needs a Gaussian guide and is much faster."""
     update_config: Annotated[object, tyro.conf.arg(name="update")] = field(default_factory=SVIUpdateConfig)
     temperature: float = 1.0
-    """Power of the likelihood online, in (0, 1]; below 1 it makes the belief less sure."""
+    """Power of the likelihood online, in (0, 1]; below 1 it makes the belief wider."""
 
     def factory(self) -> BeliefFactory:
         """Makes such a belief out of a model and its guide."""

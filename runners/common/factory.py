@@ -195,7 +195,7 @@ def set_threads(threads: int) -> None:
 def keep_memory() -> None:
     """Let glibc keep freed memory for the next tensors: taken from the system anew it costs a tenth of a gradient step.
 
-    Elsewhere than on glibc nothing happens.
+    Elsewhere than on glibc this does nothing.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

@@ -71,7 +71,7 @@ def test_one_iteration_is_the_smoothed_elite_mean(generator: torch.Generator) ->
     assert torch.allclose(plan[0], 0.1 * start[0] + 0.9 * elites.mean(0), atol=1e-6)
 
 
-def test_a_finished_problem_is_left_alone_while_others_go_on(generator: torch.Generator) -> None:
+def test_a_finished_problem_is_left_alone_while_others_continue(generator: torch.Generator) -> None:
     rounds = 0
 
     def objective() -> Objective:

@@ -78,7 +78,7 @@ def test_every_action_is_finite_and_inside_the_bounds(
 
 
 @pytest.mark.parametrize("name", PLANNERS)
-def test_where_nothing_is_finite_the_last_plan_goes_on(name: str) -> None:
+def test_where_nothing_is_finite_the_last_plan_continues(name: str) -> None:
     weights(0, 1.0, 0.0, 0.0)
     planner = PLANNERS[name]()
     sampler = TrajectorySampler(ENSEMBLE, PendulumTask(), members=2, particles=2)

@@ -101,7 +101,7 @@ def test_a_task_that_cannot_be_compiled_is_used_as_it_is(monkeypatch: pytest.Mon
     with pytest.warns(UserWarning, match="plans take longer: next_state of the task cannot be compiled: no compiler"):
         found = fused.next_state(state, state)
     assert torch.equal(found, HalfCheetahTask().next_state(state, state))
-    fused.next_state(state, state)  # told once
+    fused.next_state(state, state)  # warned once
 
 
 def test_a_network_of_nan_is_copied_once() -> None:

@@ -42,7 +42,7 @@ def test_latents_are_drawn_from_the_posterior_in_every_iteration(generator: torc
     for first, second in pairwise(draws):
         assert not torch.equal(first, second)
     every = torch.cat(draws, 1)
-    assert torch.allclose(every.mean(1), mean[environment], atol=0.1)  # each robot draws from ITS environment
+    assert torch.allclose(every.mean(1), mean[environment], atol=0.1)  # each row draws from ITS environment
     assert torch.allclose(every.std(1), torch.full((3,), 0.5), atol=0.05)
 
 
@@ -61,7 +61,7 @@ def test_the_next_plan_starts_from_the_last_one_shifted_by_a_step(generator: tor
     assert planner.mean is None
 
 
-def test_a_change_widens_the_search_of_the_robots_in_that_environment_alone(generator: torch.Generator) -> None:
+def test_a_change_widens_the_search_in_that_environment_alone(generator: torch.Generator) -> None:
     planner = CEM(CEMConfig(candidates=20, elites=5))
     mpc = small(planner)
     mpc.reset_plans(torch.tensor([0]))  # nothing was planned yet: nothing to forget

@@ -160,7 +160,7 @@ def test_a_search_starts_from_the_last_plan_until_it_is_reset(name: str, generat
     assert first_mean().abs().max() < 0.2
     planner.reset_plans(torch.tensor([True, False]))
     widened = first_mean()
-    assert widened[0].abs() < 0.2  # iCEM's kept elites go on competing
+    assert widened[0].abs() < 0.2  # iCEM's kept elites still compete
     assert widened[1] < -0.3
 
 
@@ -328,6 +328,6 @@ def test_mppi_weighs_alike_whatever_the_scale_and_gives_no_weight_to_nan() -> No
     ],
 )
 def test_settings_that_make_no_sense_are_refused_in_words(config: Any, settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match=words) as told:
+    with pytest.raises(UserError, match=words) as error:
         config(**settings)
-    assert len(str(told.value).splitlines()) == 1
+    assert len(str(error.value).splitlines()) == 1

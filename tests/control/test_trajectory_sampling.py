@@ -11,7 +11,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.models import Ensemble, EnsembleConfig
 from pyro_dynamics.tasks import Task
 
-MEMBERS, PARTICLES, ROBOTS, CANDIDATES, HORIZON = 2, 6, 3, 4, 5
+MEMBERS, PARTICLES, ROWS, CANDIDATES, HORIZON = 2, 6, 3, 4, 5
 
 
 class Counter(Task):
@@ -41,12 +41,12 @@ def test_particles_are_spread_evenly_and_keep_member_and_latent(generator: torch
         return step, torch.zeros_like(step)
 
     sampler = TrajectorySampler(dynamics, Counter(), MEMBERS, PARTICLES)
-    latents = torch.randn(ROBOTS, PARTICLES, 2, generator=generator)
-    sampler.returns(torch.zeros(ROBOTS, 3), torch.zeros(ROBOTS, CANDIDATES, HORIZON, 1), latents, generator)
+    latents = torch.randn(ROWS, PARTICLES, 2, generator=generator)
+    sampler.returns(torch.zeros(ROWS, 3), torch.zeros(ROWS, CANDIDATES, HORIZON, 1), latents, generator)
 
     assert len(seen) == HORIZON
-    first = seen[0][1].unflatten(1, (ROBOTS, CANDIDATES, PARTICLES // MEMBERS))
-    for k in range(ROBOTS):
+    first = seen[0][1].unflatten(1, (ROWS, CANDIDATES, PARTICLES // MEMBERS))
+    for k in range(ROWS):
         for candidate in range(CANDIDATES):  # three particles a member, for every candidate; all six latents are used
             assert torch.equal(first[:, k, candidate].flatten(0, 1), latents[k])
     for t, (inputs, latent) in enumerate(seen):
@@ -64,9 +64,9 @@ def test_return_is_the_mean_over_particles_of_the_summed_reward(generator: torch
         return step, torch.zeros_like(step)
 
     sampler = TrajectorySampler(dynamics, Counter(), MEMBERS, PARTICLES)
-    actions = torch.randn(ROBOTS, CANDIDATES, HORIZON, 1, generator=generator)
-    latents = torch.randn(ROBOTS, PARTICLES, 1, generator=generator)
-    returns = sampler.returns(torch.ones(ROBOTS, 3), actions, latents, generator)
+    actions = torch.randn(ROWS, CANDIDATES, HORIZON, 1, generator=generator)
+    latents = torch.randn(ROWS, PARTICLES, 1, generator=generator)
+    returns = sampler.returns(torch.ones(ROWS, 3), actions, latents, generator)
     steps = torch.arange(1.0, HORIZON + 1)
     position = 1 + actions[..., 0].cumsum(-1) + steps * latents.mean(1)[:, None]
     assert torch.allclose(returns, position.sum(-1), atol=1e-4)
@@ -140,12 +140,12 @@ def test_common_noise_is_a_particles_own_and_the_same_in_every_candidate(generat
     def dynamics(inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
         return torch.zeros(*inputs.shape[:-1], 3), torch.ones(*inputs.shape[:-1], 3)
 
-    draw = torch.zeros(ROBOTS, CANDIDATES, HORIZON, 1)
-    latents = torch.zeros(ROBOTS, PARTICLES, 2)
+    draw = torch.zeros(ROWS, CANDIDATES, HORIZON, 1)
+    latents = torch.zeros(ROWS, PARTICLES, 2)
     common = TrajectorySampler(dynamics, Counter(), MEMBERS, PARTICLES, common_noise=True)
-    returns = common.returns(torch.zeros(ROBOTS, 3), draw, latents, generator)
+    returns = common.returns(torch.zeros(ROWS, 3), draw, latents, generator)
     assert torch.equal(returns, returns[:, :1].expand_as(returns))  # equal actions, equal returns
-    assert len(returns[:, 0].unique()) == ROBOTS
+    assert len(returns[:, 0].unique()) == ROWS
 
     # The expectation and the spread of ONE candidate's return are those of noise that is drawn anew for each.
     many, own = ([*_many(dynamics, common_noise, generator)] for common_noise in (True, False))

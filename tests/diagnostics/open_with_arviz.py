@@ -22,7 +22,7 @@ except ImportError:  # on Python 3.11 the same functions stand in packages of th
     az = SimpleNamespace(**(vars(arviz_plots) | vars(arviz_stats) | {"from_netcdf": xarray.open_datatree}))
 
 
-def main(file: Path, pictures: Path) -> None:
+def main(file: Path, figures: Path) -> None:
     """What a person would do first."""
     for package in ("pyro_dynamics", "torch", "pyro"):
         assert importlib.util.find_spec(package) is None, f"{package} is installed here"
@@ -44,7 +44,7 @@ def main(file: Path, pictures: Path) -> None:
     assert loo.n_data_points == rows.sum()
     assert loo.approx_posterior
 
-    pictures.mkdir(parents=True, exist_ok=True)
+    figures.mkdir(parents=True, exist_ok=True)
     drawn = {
         "dist": az.plot_dist(tree, var_names=["e"]),
         "forest": az.plot_forest(tree, var_names=["e"], combined=True),
@@ -53,9 +53,9 @@ def main(file: Path, pictures: Path) -> None:
         "khat": az.plot_khat(loo),
         "predictive": az.plot_ppc_dist(tree, var_names=["delta"]),
     }
-    for name, picture in drawn.items():
-        picture.savefig(pictures / f"{name}.png")
-        assert (pictures / f"{name}.png").stat().st_size > 5000
+    for name, figure in drawn.items():
+        figure.savefig(figures / f"{name}.png")
+        assert (figures / f"{name}.png").stat().st_size > 5000
     print(f"opened and drawn with Python {sys.version.split()[0]}: {', '.join(drawn)}")
 
 

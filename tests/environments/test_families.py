@@ -86,7 +86,7 @@ def test_copies_keep_a_context_that_was_changed(family: Family) -> None:
 
 
 @every_family
-def test_a_schedule_changes_the_context_in_mid_episode_and_info_tells_the_truth(family: Family) -> None:
+def test_a_schedule_changes_the_context_in_mid_episode_and_info_has_the_truth(family: Family) -> None:
     before, after = family.train[0], family.test_contexts[-1]
     env = environment(family.name)
     env.schedule = Schedule(((0, before), (2, after)))
@@ -129,7 +129,7 @@ def test_reward_and_termination_of_the_task_are_the_environments_own(family: Fam
 
 
 @every_family
-def test_robots_in_lockstep_end_each_in_its_own_time(family: Family) -> None:
+def test_environments_in_lockstep_end_each_in_its_own_time(family: Family) -> None:
     contexts = (family.train[0], family.test_contexts[-1])
     envs = family.make_vector(contexts, 40)
     space: Any = envs.single_action_space
@@ -149,7 +149,7 @@ def test_robots_in_lockstep_end_each_in_its_own_time(family: Family) -> None:
 
 
 @pytest.mark.parametrize("name", ["hopper-mass", "walker2d-friction", "ant-gain", "cartpole-force-length"])
-def test_early_ends_really_happen(name: str) -> None:
+def test_early_ends_do_occur(name: str) -> None:
     family = FAMILIES[name]
     hidden(family, family.train[-1])
     env = environment(name)
@@ -238,7 +238,7 @@ def test_what_is_healthy_is_what_gymnasium_calls_so(name: str, height: float, ti
 
 
 @every_family
-def test_the_encoding_tells_training_contexts_apart(family: Family) -> None:
+def test_the_encoding_separates_training_contexts(family: Family) -> None:
     code = family.encode(family.train)
     assert len({tuple(row) for row in code}) == len(family.train)
     assert code.shape[1] == (len(family.parameters) if family.numeric else len(family.train))

@@ -124,7 +124,7 @@ def trajectory_of(nominal: np.ndarray, env: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("how", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
-def test_a_copy_goes_on_where_the_original_is_in_its_episode(how: Any) -> None:
+def test_a_copy_continues_where_the_original_is_in_its_episode(how: Any) -> None:
     env = hopper(mass=mass("torso"), push=Force("torso"))
     env.set_context((1.4, 15.0))
     trajectory(env, 15)
@@ -207,7 +207,7 @@ def test_gravity_and_its_direction_go_together() -> None:
         ("Pendulum-v1", mass(), "not an environment on MuJoCo"),
     ],
 )
-def test_what_the_model_does_not_have_is_told_in_one_line(environment: str, part: Physical, words: str) -> None:
+def test_what_the_model_does_not_have_is_reported_in_one_line(environment: str, part: Physical, words: str) -> None:
     contexts = (part.parse("none", "p"), "a") if isinstance(part, Disabled) else (1.0, 2.0)
     with pytest.raises(UserError, match=words) as error:
         mujoco_family("mine", environment, {"p": part}, contexts, contexts, HopperTask).make(contexts[0], 10)

@@ -55,18 +55,18 @@ def test_episodes_of_ones_own_environment_are_truncated() -> None:
     ],
     ids=["no maker", "twice"],
 )
-def test_declarations_that_make_no_sense_are_told(changes: dict[str, Any], words: str) -> None:
+def test_declarations_that_make_no_sense_are_reported(changes: dict[str, Any], words: str) -> None:
     given: dict[str, Any] = {"environment": "Pendulum-v1", "train": (1.0,), "test": (2.0,), "task": PendulumTask}
     with pytest.raises(UserError, match=words):
         Family("mine", parameter="g", unit="m/s^2", **(given | changes))
 
 
-def test_an_unknown_mujoco_environment_is_told() -> None:
+def test_an_unknown_mujoco_environment_is_reported() -> None:
     with pytest.raises(UserError, match="no environment 'Walker9d-v5'"):
         mujoco_family("mine", "Walker9d-v5", {"mass": mass()}, (1.0,), (2.0,), PendulumTask).make(1.0, 3)
 
 
-def test_a_task_that_is_none_is_told() -> None:
+def test_a_task_that_is_none_is_reported() -> None:
     family = Family("mine", "Pendulum-v1", "g", "m/s^2", train=(1.0,), test=(2.0,), task=lambda: None)  # type: ignore
     with pytest.raises(UserError, match="its task must give a Task, not NoneType"):
         family.make_task()
@@ -116,7 +116,7 @@ class Vector(PendulumEnv):
         ("Pendulum-v1", "wind", "does not take wind as keywords"),
     ],
 )
-def test_a_context_that_did_not_take_is_told_in_one_line(environment: Any, parameter: Any, words: str) -> None:
+def test_a_context_that_did_not_take_is_reported_in_one_line(environment: Any, parameter: Any, words: str) -> None:
     context: Any = 2.0 if isinstance(parameter, str) else (2.0, 1.0)
     unit = "m/s" if isinstance(parameter, str) else ("kg", "m")
     family = Family("mine", environment, parameter, unit, (context,), (context,), PendulumTask)
@@ -125,7 +125,7 @@ def test_a_context_that_did_not_take_is_told_in_one_line(environment: Any, param
     assert "\n" not in str(error.value)
 
 
-def test_a_parameter_that_cannot_change_is_told_when_it_should() -> None:
+def test_a_parameter_that_cannot_change_is_reported_when_it_should() -> None:
     family = Family("mine", Fixed, "size", "m", (1.0, 2.0), (3.0,), PendulumTask)
     assert family.make(2.0, 5).context == 2.0  # type: ignore[attr-defined]
     env = family.make(Schedule(((0, 1.0), (1, 2.0))), 5)

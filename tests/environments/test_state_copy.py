@@ -45,7 +45,7 @@ ALL = [*FAMILIES.values(), pushed_hopper(), NOISY]
 
 
 @pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
-def test_a_twin_goes_on_as_its_original_would_and_keeps_its_own_context(family: Family) -> None:
+def test_a_copy_continues_as_its_original_would_and_keeps_its_own_context(family: Family) -> None:
     original, duplicate, other = (family.make(family.train[k], 100) for k in (0, 0, -1))
     for seed, env in enumerate((original, duplicate, other)):
         env.reset(seed=seed)

@@ -131,7 +131,7 @@ def some_data(
 
 
 @pytest.mark.parametrize("members", [1, 4])
-def test_what_was_learned_on_8_environments_tells_of_new_ones(members: int, generator: torch.Generator) -> None:
+def test_what_was_learned_on_8_environments_transfers_to_new_ones(members: int, generator: torch.Generator) -> None:
     d, noise, count, seen = 2, 2.0, 32, 10
     likelihood = LinearGaussian(INPUTS, d, TARGETS, noise, members, generator)
     torch.manual_seed(0)

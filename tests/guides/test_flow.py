@@ -127,7 +127,7 @@ def test_streaming_stays_near_the_exact_posterior(d: int, transforms: int) -> No
     torch.manual_seed(0)
     guide = FlowGuide(2, d, FlowConfig(transforms=transforms)).for_environments(8)
     posterior, mean, scale = stream(guide, d, SVIUpdateConfig(steps=30, learning_rate=2e-2))
-    assert scale.max() < 0.55  # the data tell: far from the prior
+    assert scale.max() < 0.55  # the data are informative: far from the prior
     ratio, error = posterior.stddev / scale, (posterior.mean - mean) / scale
     assert abs(float(ratio.mean()) - 1) < 0.1
     assert (ratio - 1).abs().max() < 0.4
@@ -149,17 +149,17 @@ def test_online_only_the_environments_own_parts_move(generator: torch.Generator)
     assert moved[[0, 2]].max() < 0.002
 
 
-def test_training_the_networks_goes_on_apart_from_what_is_online() -> None:
+def test_training_the_networks_leaves_what_is_online_unchanged() -> None:
     guide = bent_guide(2, 2, SPLINE)
-    robots = guide.for_environments(1)
-    robots.assign(torch.tensor([0]), guide, torch.tensor([1]))
+    online = guide.for_environments(1)
+    online.assign(torch.tensor([0]), guide, torch.tensor([1]))
     points = torch.randn(5, 1, 2)
-    before = robots.frozen().log_prob(points)
+    before = online.frozen().log_prob(points)
     assert torch.allclose(before[:, 0], guide.frozen().log_prob(points.expand(5, 2, 2))[:, 1], atol=1e-5)
     with torch.no_grad():
         for parameter in guide.layers.parameters():
             parameter.add_(0.5)
-    assert torch.equal(robots.frozen().log_prob(points), before)
+    assert torch.equal(online.frozen().log_prob(points), before)
 
 
 def test_start_follows_torchs_seed() -> None:

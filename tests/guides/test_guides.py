@@ -278,11 +278,11 @@ def test_assign_copies_environments(case: str) -> None:
 
 
 def online(guide: Guide) -> Guide:
-    """The guide as it is for robots: what environments share stands still."""
+    """The guide as it is online: what environments share stands still."""
     everyone = torch.arange(K)
-    robots = guide.for_environments(K)
-    robots.assign(everyone, guide, everyone)
-    return robots
+    online_guide = guide.for_environments(K)
+    online_guide.assign(everyone, guide, everyone)
+    return online_guide
 
 
 @with_density
@@ -317,10 +317,10 @@ def test_nothing_is_left_to_chance_or_to_global_state(case: str) -> None:
         guide, model = some_guide(case), some_model()
         OfflineInference(model, guide, OfflineConfig(epochs=2, batch_size=6)).train(*some_data(), generator)
         if guide.has_density:
-            robots = online(guide)
+            online_guide = online(guide)
             update = SVIUpdate(SVIUpdateConfig(steps=3))
-            RecursiveBelief(model, robots, update).update(*some_data(), generator)
-            guide = robots
+            RecursiveBelief(model, online_guide, update).update(*some_data(), generator)
+            guide = online_guide
         torch.manual_seed(4)
         ends.append((guide.frozen(), guide.frozen().sample((5,)), generator.get_state()))
     assert same(ends[0][0], ends[1][0], guide.has_density)

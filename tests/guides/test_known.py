@@ -43,7 +43,7 @@ def train(**settings: Any) -> tuple[float, HierarchicalModel, KnownGuide]:
     return inference.train(*some_data(), torch.Generator().manual_seed(0)), model, guide
 
 
-def test_it_stands_where_it_was_told_and_has_nothing_to_learn() -> None:
+def test_it_stands_at_the_given_context_and_has_nothing_to_learn() -> None:
     guide = some_guide()
     expected = torch.tensor([[-1.0, 1.0], [0.5, 0.25], [2.0, 4.0]])
     for posterior in (guide.posterior(), guide.frozen()):
@@ -56,7 +56,7 @@ def test_it_stands_where_it_was_told_and_has_nothing_to_learn() -> None:
     assert not DiagonalGuide(3, 0).infers
 
 
-def test_what_was_frozen_stays_when_it_is_told_anew() -> None:
+def test_what_was_frozen_stays_when_another_context_is_given() -> None:
     guide = some_guide()
     before = guide.frozen()
     guide.set_context([0.0, 0.0, 0.0])
@@ -72,7 +72,7 @@ def test_its_state_makes_the_round_trip() -> None:
 
 
 def test_a_context_that_is_not_known_is_refused_in_words() -> None:
-    with pytest.raises(UserError, match="must be told the true context: give it by --context"):
+    with pytest.raises(UserError, match="the true context: give it by --context"):
         some_guide().set_context([1.0, None, 2.0])
 
 
@@ -95,9 +95,9 @@ def test_training_leaves_it_where_it_is_and_remedies_have_nothing_to_do() -> Non
     elbo, model, guide = train()
     assert torch.equal(guide.posterior().mean, some_guide().posterior().mean)
     for remedy in ({"kl_warm_up": 1.0}, {"free_nats": 3.0}, {"init_mean_std": 2.0}):
-        again, other, told = train(**remedy)
+        again, other, remedied = train(**remedy)
         assert again == elbo
-        assert torch.equal(told.posterior().mean, guide.posterior().mean)
+        assert torch.equal(remedied.posterior().mean, guide.posterior().mean)
         assert all(torch.equal(value, other.state_dict()[name]) for name, value in model.state_dict().items())
 
 

@@ -143,7 +143,7 @@ def test_changepoint_belief_is_the_exact_mixture_over_run_lengths(generator: tor
 def steps_to_recover(name: str, config: Any, share: float, before: int = 200, limit: int = 300) -> int:
     """Steps after a switch from 1 to -1 (without noise) until the belief's mean has made that share of the move."""
     generator = torch.Generator().manual_seed(0)
-    likelihood = LinearGaussian(2, 1, OUTPUTS, 0.3, 1, generator)  # the data tell far more than the prior
+    likelihood = LinearGaussian(2, 1, OUTPUTS, 0.3, 1, generator)  # the data are far more informative than the prior
     belief = make(name, config, likelihood, 1, environments=1)
     inputs = torch.zeros(1, 2)
     design = likelihood.design(inputs)
@@ -225,7 +225,7 @@ def test_mixing_densities_of_any_kind_agrees_with_the_gaussian_case() -> None:
     assert float(kl_divergence(same, second)) == pytest.approx(0, abs=1e-6)
 
 
-def test_wrong_use_is_told_in_words(likelihood: LinearGaussian, generator: torch.Generator) -> None:
+def test_wrong_use_is_reported_in_words(likelihood: LinearGaussian, generator: torch.Generator) -> None:
     for forgetting_factor in (0.0, 1.1, math.nan):
         with pytest.raises(UserError, match="forgetting_factor"):
             PowerConfig(forgetting_factor)
@@ -239,20 +239,20 @@ def test_wrong_use_is_told_in_words(likelihood: LinearGaussian, generator: torch
         belief.update(torch.zeros(2, 2), torch.zeros(2, OUTPUTS), EVERYONE, generator)
 
 
-def test_a_change_is_told_once_and_in_its_environment_alone() -> None:
+def test_a_change_is_reported_once_and_in_its_environment_alone() -> None:
     generator = torch.Generator().manual_seed(0)
     likelihood = LinearGaussian(2, 1, OUTPUTS, 0.3, 1, generator)
     belief = make("changepoint", ChangepointConfig(), likelihood, 1, environments=2)
-    inputs, told = torch.zeros(2, 2), []
+    inputs, reported = torch.zeros(2, 2), []
     for step in range(120):
         latent = torch.tensor([[1.0], [1.0]]) if step < 60 else torch.tensor([[-1.0], [1.0]])
         noise = 0.3 * torch.randn(2, OUTPUTS, generator=generator)
         targets = (likelihood.design(inputs) @ latent[..., None]).squeeze(-1) + noise
         belief.update(inputs, targets, torch.arange(2), generator)
-        told += [(step, k) for k in belief.changed.nonzero().flatten().tolist()]
-    assert len(told) == 1
-    assert 60 <= told[0][0] < 90
-    assert told[0][1] == 0
+        reported += [(step, k) for k in belief.changed.nonzero().flatten().tolist()]
+    assert len(reported) == 1
+    assert 60 <= reported[0][0] < 90
+    assert reported[0][1] == 0
     assert not make("recursive", None, likelihood, 1, environments=2).changed.any()
 
 

@@ -77,7 +77,7 @@ def test_gradients_equal_those_of_a_hand_written_elbo(done: float, free_nats: fl
     for parameter, gradient in zip(parameters, expected, strict=True):
         assert parameter.grad is not None
         assert torch.allclose(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
-    # What is told is the ELBO itself, whatever was minimised.
+    # What is reported is the ELBO itself, whatever was minimised.
     assert elbo == pytest.approx(((evidence - by_environment.sum()) / TOTAL).item(), rel=1e-5)
 
 
@@ -221,7 +221,7 @@ def collapsed() -> Callable[[str, int], float]:
     [("quick guide", "KL warm-up", 2), ("quick guide", "free bits", 2), ("slow guide", "random means", 1)],
 )
 def test_each_remedy_opens_the_gate(case: str, remedy: str, seed: int, collapsed: Callable[[str, int], float]) -> None:
-    """One seed of docs/collapse.md: 0.011, 0.067, 0.053; 0.001, 0.067 nats a row."""
+    """One seed of docs/collapse.md: 0.011, 0.067, 0.053; 0.001, 0.067 nats per row."""
     without, remedied = collapsed(case, seed), MEASURE(case, remedy, seed)
     assert without < 0.02
     assert remedied.gate > max(0.03, 3 * without)

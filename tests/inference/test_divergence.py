@@ -1,4 +1,4 @@
-"""Inference that diverges is rolled back, tried again more slowly, and told; it leaves nothing unusable behind."""
+"""Inference that diverges is rolled back, tried again more slowly, and reported; it leaves nothing unusable behind."""
 
 import math
 import warnings
@@ -54,10 +54,10 @@ def offline(rate: float, guide: str = "diagonal", **more: Any) -> OfflineInferen
 def test_a_training_that_diverges_is_tried_again_more_slowly(guide: str, capsys: pytest.CaptureFixture[str]) -> None:
     inference = offline(300.0, guide)
     elbo = inference.train(*data(), torch.Generator().manual_seed(0))
-    told = capsys.readouterr().err.strip().splitlines()
-    assert 1 <= len(told) <= 3
-    assert all(line.startswith("warning: training diverged (") for line in told)
-    assert "try 2 of 4 begins where it began, at 0.1 of the rates" in told[0]
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert 1 <= len(lines) <= 3
+    assert all(line.startswith("warning: training diverged (") for line in lines)
+    assert "try 2 of 4 begins where it began, at 0.1 of the rates" in lines[0]
     assert math.isfinite(elbo)
     assert is_finite(inference.model)
     assert is_sound(inference.guide)
@@ -70,9 +70,9 @@ def test_after_the_last_try_all_is_as_it_was(spoilt: float, capsys: pytest.Captu
     before, bad = states(inference), targets.clone()
     bad[3, 1] = spoilt
     capsys.readouterr()
-    with pytest.raises(UserError, match=r"training diverged 4 times, at last with 0\.001 of its rates") as told:
+    with pytest.raises(UserError, match=r"training diverged 4 times, at last with 0\.001 of its rates") as error:
         inference.train(inputs, bad, environment, torch.Generator().manual_seed(0))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
     assert capsys.readouterr().err.count("warning: training diverged") == 3
     assert all(torch.equal(one, other) for one, other in zip(before, states(inference), strict=True))
     assert math.isfinite(inference.train(inputs, targets, environment, torch.Generator().manual_seed(0)))
@@ -118,7 +118,7 @@ def test_a_bad_transition_leaves_the_last_belief_and_the_others_learn(
     bad = targets[8:10].clone()
     bad[1] = spoilt
     warn_once.cache_clear()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         for _ in range(3):
             belief.update(inputs[8:10], bad, environment[8:10], generator)
@@ -127,11 +127,11 @@ def test_a_bad_transition_leaves_the_last_belief_and_the_others_learn(
     assert (mean.abs() < 1e6).all()
     if spoilt == 1e30:  # finite: such a transition may count, or not, but leads to nothing absurd
         return
-    assert len([one for one in told if str(one.message).startswith("an update of a belief gave no usable")]) == 1
+    assert len([one for one in warned if str(one.message).startswith("an update of a belief gave no usable")]) == 1
     if kind != "window":  # which fits all that it remembers once more
         assert torch.allclose(mean[1], before[1], atol=2e-3)
     assert not torch.equal(mean[0], before[0])
-    belief.update(inputs[10:12], targets[10:12], environment[10:12], generator)  # and all goes on
+    belief.update(inputs[10:12], targets[10:12], environment[10:12], generator)  # and all continues
     assert not torch.equal(belief.posterior().mean, mean)
 
 

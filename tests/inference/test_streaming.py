@@ -28,7 +28,7 @@ def test_posterior_as_prior_follows_the_exact_kalman_posterior(generator: torch.
 
     posterior = guide.frozen()
     exact_scale = covariance[..., 0].sqrt()
-    assert exact_scale.max() < 0.5  # the data tell: far from the prior
+    assert exact_scale.max() < 0.5  # the data are informative: far from the prior
     ratio = posterior.stddev / exact_scale
     assert abs(float(ratio.mean()) - 1) < 0.07
     assert (ratio - 1).abs().max() < 0.2  # sampling noise of single environments

@@ -45,9 +45,9 @@ def test_a_second_process_is_refused_until_the_first_is_killed(held: tuple[Path,
     with pytest.raises(Busy, match="is in use by another process"), lock_folder(folder):
         pass
     assert main(["train", "--out", str(folder)]) == 2
-    told = capsys.readouterr().err.strip()
-    assert "is in use by another process" in told
-    assert len(told.splitlines()) == 1
+    message = capsys.readouterr().err.strip()
+    assert "is in use by another process" in message
+    assert len(message.splitlines()) == 1
     assert [file.name for file in folder.iterdir()] == ["lock"]  # nothing was written beside it
 
     process.send_signal(signal.SIGKILL)
@@ -77,7 +77,7 @@ def test_what_else_lies_in_a_folder_is_still_refused_and_left_alone(tmp_path: Pa
         RunFolder.create(tmp_path, {})
 
 
-def test_where_nothing_can_be_locked_one_warning_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_can_be_locked_one_warning_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(*_: Any) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -96,7 +96,7 @@ def test_a_place_that_cannot_be_a_folder_is_refused_in_words(tmp_path: Path) -> 
         pass
 
 
-def test_a_folder_in_the_place_of_the_lock_is_told(tmp_path: Path) -> None:
+def test_a_folder_in_the_place_of_the_lock_is_reported(tmp_path: Path) -> None:
     (tmp_path / LOCK).mkdir()
     with pytest.raises(UserError, match=r"cannot write to .*: Is a directory"), lock_folder(tmp_path):
         pass

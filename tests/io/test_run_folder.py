@@ -114,9 +114,9 @@ def test_a_kill_between_main_file_and_parts_is_cleaned_up_later(folder: RunFolde
 def test_a_missing_part_is_named(folder: RunFolder) -> None:
     save(folder, 0)
     (folder.path / "checkpoints" / "round-000.pt.3").unlink()
-    with pytest.raises(UserError, match=r"round-000\.pt\.3, part 3 of the 4 of .*\.pt, cannot be read") as told:
+    with pytest.raises(UserError, match=r"round-000\.pt\.3, part 3 of the 4 of .*\.pt, cannot be read") as error:
         folder.checkpoint()
-    assert len(str(told.value).splitlines()) == 1
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_foreign_part_is_named(folder: RunFolder) -> None:
@@ -138,9 +138,9 @@ def test_a_file_that_is_no_checkpoint_is_refused_in_one_line(content: bytes | No
         torch.save({"parts": 3}, file)
     else:
         file.write_bytes(content)
-    with pytest.raises(UserError, match="is not a checkpoint") as told:
+    with pytest.raises(UserError, match="is not a checkpoint") as error:
         folder.checkpoint()
-    assert len(str(told.value).splitlines()) == 1
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_the_papers_specialists_come_in_files_of_at_most_15_mib(tmp_path: Path) -> None:

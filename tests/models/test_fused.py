@@ -1,4 +1,4 @@
-"""The fused pass beside the networks themselves. What the processor here cannot do is skipped."""
+"""The fused forward pass beside the networks themselves. What the processor here cannot do is skipped."""
 
 import copy
 import math
@@ -212,7 +212,9 @@ def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("compiled_anew")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_without_a_compiler_torch_plans_and_one_line_tells(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_torch_plans_and_one_line_reports_it(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fused.shutil, "which", lambda name: None)
     with pytest.warns(UserWarning, match="there is no C compiler"):
         assert not fused.can_fuse(dtype)
@@ -227,7 +229,7 @@ def test_without_a_compiler_torch_plans_and_one_line_tells(dtype: torch.dtype, m
     ("compiler", "words"),
     [("false", "false fails"), ("sh -c 'echo note >&2; echo error: that >&2; exit 1'", "error: that")],
 )
-def test_a_compiler_that_fails_is_told(compiler: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_fails_is_reported(compiler: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", compiler)
     with pytest.warns(UserWarning, match=f"plans take longer than they could: .*{words}"):
         assert not fused.can_fuse(torch.float32)

@@ -1,4 +1,4 @@
-"""Targets that the fused pass draws: standard normal noise, independent everywhere. Skipped where there is no pass."""
+"""Targets that the fused forward pass draws: standard normal noise, independent everywhere. Skipped without one."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -78,7 +78,9 @@ def threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("threads")
-def test_the_generator_decides_whatever_the_number_of_threads(net: Ensemble, generator: torch.Generator) -> None:
+def test_the_generator_determines_them_whatever_the_number_of_threads(
+    net: Ensemble, generator: torch.Generator
+) -> None:
     x, e = arguments()
     found = []
     for count in (1, 1, 2, 3):

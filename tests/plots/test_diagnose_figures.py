@@ -125,11 +125,11 @@ def test_values_that_fill_a_part_do_not_look_uniform(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("environments", "dimensions", "shown"), [(1, 1, 1), (3, 5, 2)])
 def test_fans_are_drawn(environments: int, dimensions: int, shown: int, generator: torch.Generator) -> None:
     windows, horizon = 4 * environments, 6
-    happened = torch.randn(windows, horizon, dimensions, generator=generator)
-    happened[..., 0] = 1  # a dimension that never changes
+    observed = torch.randn(windows, horizon, dimensions, generator=generator)
+    observed[..., 0] = 1  # a dimension that never changes
     forecast = Forecast(
-        draws=happened + torch.randn(20, windows, horizon, dimensions, generator=generator),
-        happened=happened,
+        draws=observed + torch.randn(20, windows, horizon, dimensions, generator=generator),
+        observed=observed,
         start=torch.zeros(windows, dimensions),
         environment=torch.arange(environments).repeat_interleave(4),
         step=torch.zeros(windows, dtype=torch.long),

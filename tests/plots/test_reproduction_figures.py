@@ -1,4 +1,4 @@
-"""The pictures of a reproduction: drawn from full, partial and odd rows, without a warning, and the same each time."""
+"""The figures of a reproduction: drawn from full, partial and odd rows, without a warning, and the same each time."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ BLUE, ORANGE, GREEN = (31, 119, 180), (255, 127, 14), (44, 160, 44)
 
 
 @pytest.mark.parametrize("name", OF_SCORES)
-def test_pictures_show_every_agent_in_its_colour(name: str) -> None:
+def test_figures_show_every_agent_in_its_colour(name: str) -> None:
     found = OF_SCORES[name](ROWS)
     if name == "gain_by_influence":
         assert has_colour(found, BLUE)

@@ -78,7 +78,7 @@ def test_agents_that_do_the_same_are_inconclusive() -> None:
 
 
 @pytest.mark.parametrize("seeds", [(), (0,), (0, 3)])
-def test_fewer_than_three_seeds_tell_nothing(seeds: tuple[int, ...]) -> None:
+def test_fewer_than_three_seeds_are_inconclusive(seeds: tuple[int, ...]) -> None:
     scores, latents = of_seeds(FASTER, *seeds), [row for row in ORDERED if row["seed"] in seeds]
     assert set().union(*verdicts(scores, latents).values()) == {OPEN}
 
@@ -148,7 +148,7 @@ def test_margin_is_in_the_context_s_unit() -> None:
     assert math.isnan(margin_outside(a_map({context: context for context in (*TRAINED, -3.0, 3.0)})))
 
 
-def test_order_without_reach_is_told_apart() -> None:
+def test_order_without_reach_is_distinguished() -> None:
     found = verdicts([], latent_rows(SATURATED))
     assert found["latents of new environments are in that order"] == {HOLDS}
     assert found["latents of the steepest new environments lie outside those of the trained ones"] == {FAILS}
@@ -163,7 +163,7 @@ def test_latents_of_named_contexts_have_no_order() -> None:
     assert found["latents of the steepest new environments lie outside those of the trained ones"] == {OPEN}
 
 
-def test_tables_tell_the_numbers() -> None:
+def test_tables_show_the_numbers() -> None:
     scores = Scores(FASTER, "tilt")
     table = final_table(scores, "test", 2)
     cells = {row[0]: row for row in table.rows}

@@ -55,21 +55,21 @@ def test_many_steps_are_the_pendulums_equations_under_the_same_actions() -> None
 
 
 class ColouredPendulum(PendulumEnv):
-    """Its colour decides nothing."""
+    """Its colour explains nothing."""
 
     def __init__(self, colour: str) -> None:
         super().__init__()
         self.colour = colour
 
 
-def test_a_context_that_decides_nothing_has_no_influence() -> None:
+def test_a_context_that_explains_nothing_has_no_influence() -> None:
     family = Family("coloured", ColouredPendulum, "colour", "", ("red", "blue", "green"), ("grey",), PendulumTask)
     for row in influence_of(family, states=30, steps=40)["horizons"]:
         assert row["influence"] == row["root"] == 0
         assert [target["influence"] for target in row["targets"]] == [0, 0]
 
 
-def test_a_context_that_decides_everything_has_all_and_a_constant_target_has_none() -> None:
+def test_a_context_that_explains_everything_has_all_and_a_constant_target_has_none() -> None:
     targets = torch.zeros(50, 4, 3)
     targets[..., 0] = torch.tensor([1.0, 2.0, 3.0, 4.0])
     targets[..., 1] = torch.randn(50, 1)

@@ -1,4 +1,4 @@
-"""The one loop: what happens before a step, when the beliefs learn, and how long it took."""
+"""The one loop: what is called before a step, when the beliefs learn, and how long it took."""
 
 import time
 from typing import Any
@@ -40,9 +40,9 @@ class Counting:
 
 
 def run(group: Any, acting: Acting, steps: int = 2) -> list[Step]:
-    robots = find_family("pendulum-gravity").make_vector([2.0, 9.0], steps)
-    made = list(act_and_update(group, robots, [0, 1], torch.Generator().manual_seed(0), acting))
-    robots.close()
+    envs = find_family("pendulum-gravity").make_vector([2.0, 9.0], steps)
+    made = list(act_and_update(group, envs, [0, 1], torch.Generator().manual_seed(0), acting))
+    envs.close()
     return made
 
 
@@ -77,5 +77,5 @@ def test_a_change_of_context_resets_the_beliefs_of_the_oracle_reset_baseline_alo
     change = ContextChange(group, [Schedule(((0, 2.0), (2, 9.0)))], reset)  # type: ignore[arg-type]
     for step in (0, 1, 2, 3, 0):  # a new episode begins with the first context again
         change(step)
-    told = [("context", [context]) for context in (2.0, 2.0, 9.0, 9.0, 2.0)]
-    assert group.done == ([*told[:2], "prior", *told[2:4], "prior", told[4]] if reset else told)
+    given = [("context", [context]) for context in (2.0, 2.0, 9.0, 9.0, 2.0)]
+    assert group.done == ([*given[:2], "prior", *given[2:4], "prior", given[4]] if reset else given)

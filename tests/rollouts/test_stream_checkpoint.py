@@ -18,8 +18,8 @@ from pyro_dynamics.runners.main import main
 SETTINGS = {"seed": 0, "schedule": [[0, 3.0]]}
 
 
-class Remembered:
-    """Of no agents: what a journal needs of a memory."""
+class NoState:
+    """Of no agents: what a checkpoint needs of a stream's state."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"group": []}
@@ -56,8 +56,8 @@ def row(index: int) -> dict[str, Any]:
 def kept(path: Path, steps: int) -> StreamCheckpoint:
     one = StreamCheckpoint(path, SETTINGS)
     for index in range(one.steps, steps):
-        one.add(row(index), step(index), Remembered())  # type: ignore[arg-type]
-    one.save(Remembered())  # type: ignore[arg-type]
+        one.add(row(index), step(index), NoState())  # type: ignore[arg-type]
+    one.save(NoState())  # type: ignore[arg-type]
     return one
 
 
@@ -95,7 +95,7 @@ def test_what_is_left_of_another_adaptation_is_refused(tmp_path: Path) -> None:
         StreamCheckpoint(tmp_path, {**SETTINGS, "seed": 1})
 
 
-def test_damage_is_told(tmp_path: Path) -> None:
+def test_damage_is_reported(tmp_path: Path) -> None:
     def damaged(change: Any) -> None:
         kept(tmp_path, 3)
         change()
@@ -114,7 +114,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
     damaged(lambda: torch.save({"steps": -1}, tmp_path / "state.pt"))
 
 
-def test_a_robot_that_does_not_repeat_itself_is_told(
+def test_an_environment_that_does_not_repeat_itself_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An adaptation stopped by the end of its disk resumes; the steps before are made again, and must be the same."""

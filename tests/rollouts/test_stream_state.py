@@ -1,4 +1,4 @@
-"""A stream that is left after some steps and taken up from its memory is the stream that was never left."""
+"""A stream that is left after some steps and resumed from its state is the stream that was never left."""
 
 import io
 from typing import Any
@@ -37,12 +37,12 @@ def from_disk(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def stream(settings: RunConfig, resume_point: ResumePoint | None = None) -> tuple[list[AdaptationStep], dict[str, Any]]:
-    """The steps, and what is remembered after some of them."""
-    robots = FAMILY.make_vector([3.0], STEPS)
-    group = build_group(settings, FAMILY, robots.single_action_space)
-    met, kept = group_for(group, FAMILY, [3.0]), {}
-    stream_state, found = StreamState(met, 0), []
-    for step in adapt(met, robots, 0, belief_draws=5, stream_state=stream_state, resume_point=resume_point):
+    """The steps, and the state after some of them."""
+    envs = FAMILY.make_vector([3.0], STEPS)
+    group = build_group(settings, FAMILY, envs.single_action_space)
+    group_here, kept = group_for(group, FAMILY, [3.0]), {}
+    stream_state, found = StreamState(group_here, 0), []
+    for step in adapt(group_here, envs, 0, belief_draws=5, stream_state=stream_state, resume_point=resume_point):
         found.append(step)
         if step.index == LEFT - 1:
             kept = from_disk(stream_state.state_dict())
@@ -67,7 +67,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("flags", CASES, ids=" ".join)
-def test_it_goes_on_as_if_it_had_never_been_left(flags: list[str]) -> None:
+def test_it_resumes_as_if_it_had_never_been_left(flags: list[str]) -> None:
     settings = config(*flags)
     whole, kept = stream(settings)
     state, action = (torch.stack([getattr(step, name) for step in whole[:LEFT]]) for name in ("state", "action"))
@@ -77,11 +77,11 @@ def test_it_goes_on_as_if_it_had_never_been_left(flags: list[str]) -> None:
     fresh, _ = stream(
         settings, ResumePoint(state, action, stream(settings)[1] | {"group": stream_of_nothing(settings)})
     )
-    assert flags[:1] == ["--agent"] or not same(whole[LEFT], fresh[0])  # what is remembered matters
+    assert flags[:1] == ["--agent"] or not same(whole[LEFT], fresh[0])  # the state matters
 
 
 def stream_of_nothing(settings: RunConfig) -> Any:
-    """The memory of agents that have seen nothing."""
+    """The state of agents that have seen nothing."""
     group = build_group(settings, FAMILY, FAMILY.make_vector([3.0], STEPS).single_action_space)
     return StreamState(group_for(group, FAMILY, [3.0]), 0).state_dict()["group"]
 
@@ -95,9 +95,9 @@ def test_a_log_is_followed_on_from_where_it_was_left() -> None:
 
     def follow(resume_point: ResumePoint | None) -> tuple[list[AdaptationStep], dict[str, Any]]:
         group = build_group(settings, FAMILY, FAMILY.make_vector([3.0], STEPS).single_action_space)
-        met, kept = group_for(group, FAMILY, [3.0]), {}
-        stream_state, found = StreamState(met, 0, acting=False), []
-        for step in replay(met, log, [3.0] * STEPS, 0, 5, stream_state, resume_point):
+        group_here, kept = group_for(group, FAMILY, [3.0]), {}
+        stream_state, found = StreamState(group_here, 0, acting=False), []
+        for step in replay(group_here, log, [3.0] * STEPS, 0, 5, stream_state, resume_point):
             found.append(step)
             if step.index == LEFT - 1:
                 kept = from_disk(stream_state.state_dict())
@@ -113,7 +113,7 @@ def test_a_log_is_followed_on_from_where_it_was_left() -> None:
         follow(other)
 
 
-def test_the_memory_of_other_agents_is_refused() -> None:
+def test_the_state_of_other_agents_is_refused() -> None:
     _, kept = stream(config("--update", "kalman"))
     empty = torch.zeros(0, 1, 3)
     with pytest.raises(UserError, match="the state that was kept of the first steps is of other agents"):

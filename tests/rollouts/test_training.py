@@ -18,10 +18,10 @@ FAMILY = find_family("pendulum-gravity")
 
 
 def random_episodes(seed: int) -> Transitions:
-    robots = FAMILY.make_vector(FAMILY.train, 100)
-    space = robots.single_action_space
+    envs = FAMILY.make_vector(FAMILY.train, 100)
+    space = envs.single_action_space
     policy = uniform_policy(space.low, space.high, 5, torch.Generator().manual_seed(seed))  # type: ignore[attr-defined]
-    return record(list(rollout(robots, policy, range(seed, seed + 5))), torch.arange(5))
+    return record(list(rollout(envs, policy, range(seed, seed + 5))), torch.arange(5))
 
 
 def trained_agent(agent: str) -> Agent:
@@ -48,12 +48,12 @@ def test_shuffled_latents_predict_worse_and_an_unseen_gravity_is_found() -> None
 
     # Streaming through a gravity between two that were trained on: the belief lands between theirs.
     new = group_for(AgentGroup([agent], [range(5)]), FAMILY, [5.0]).agents[0]
-    robots = FAMILY.make_vector([5.0], 60)
-    space = robots.single_action_space
+    envs = FAMILY.make_vector([5.0], 60)
+    space = envs.single_action_space
     policy = uniform_policy(space.low, space.high, 1, torch.Generator().manual_seed(3))  # type: ignore[attr-defined]
     draws = torch.Generator().manual_seed(4)
     before = new.posterior().stddev
-    for step in rollout(robots, policy, [7]):
+    for step in rollout(envs, policy, [7]):
         new.observe(step.state, step.action, step.next_state, torch.tensor([0]), draws)
     direction = agent.posterior().mean[4] - agent.posterior().mean[0]
     low, here, high = (

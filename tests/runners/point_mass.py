@@ -68,17 +68,17 @@ class Wooden(PointMass):
 
 
 class Drawn(PointMass):
-    """Can be filmed, in a picture of odd size."""
+    """Can be filmed, in a frame of odd size."""
 
     def __init__(self, drag: float = 1.0, render_mode: str | None = None) -> None:
         super().__init__(drag)
         self.render_mode = render_mode
 
     def render(self) -> Any:
-        picture = np.full((121, 161, 3), 255, np.uint8)
+        image = np.full((121, 161, 3), 255, np.uint8)
         row, column = np.clip(60 + 30 * self.place, 2, 118).astype(int)
-        picture[row - 2 : row + 3, column - 2 : column + 3] = 0
-        return picture
+        image[row - 2 : row + 3, column - 2 : column + 3] = 0
+        return image
 
 
 class Undrawn(PointMass):
@@ -101,7 +101,7 @@ class Dictionary(PointMass):
 
 
 class Camera(PointMass):
-    """Observes a picture."""
+    """Observes an image."""
 
     observation_space = Box(0, 255, (64, 64, 3), np.uint8)
 

@@ -102,7 +102,7 @@ def test_what_a_point_does_not_have_is_a_dash(tmp_path: Path, capsys: pytest.Cap
         (["--out", "/proc/nowhere"], "cannot write"),
     ],
 )
-def test_bad_flags_are_told_in_one_line(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_flags_are_reported_in_one_line(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["accuracy", *flags]) == 2
     message = capsys.readouterr().err.strip()
     assert len(message.splitlines()) == 1

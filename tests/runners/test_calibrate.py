@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_calibrate_tells_a_table_and_the_flag_to_use(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_calibrate_prints_a_table_and_the_flag_to_use(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", str(run), *FAST, "--temperatures", "0.1", "1", "0.5", "0.5"]) == 0
     printed = capsys.readouterr().out
     stored = json.loads((run / "calibration.json").read_text())
@@ -98,7 +98,7 @@ def test_bad_flags_are_refused(flags: list[str], words: str, run: Path, capsys: 
     assert words in refused(["calibrate", str(run), *flags], capsys)
 
 
-def test_a_folder_that_cannot_be_written_into_is_told_before_the_work(
+def test_a_folder_that_cannot_be_written_into_is_reported_before_the_work(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("pyro_dynamics.runners.calibrate.calibrate", lambda *_: pytest.fail("it has begun"))
@@ -112,9 +112,9 @@ def test_a_folder_that_cannot_be_written_into_is_told_before_the_work(
 def test_a_run_without_a_latent_is_refused(agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / agent
     assert main(["train", *TINY, "--steps", "5", "--agent", agent, "--out", str(folder)]) == 0
-    told = refused(["calibrate", str(folder)], capsys)
-    assert "no latent" in told
-    assert agent in told
+    message = refused(["calibrate", str(folder)], capsys)
+    assert "no latent" in message
+    assert agent in message
 
 
 def test_a_run_without_a_round_to_replay_is_refused(

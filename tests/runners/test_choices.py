@@ -80,7 +80,7 @@ def test_every_guide_trains_adapts_and_is_evaluated(
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
-def test_every_planner_trains_and_goes_on(planner: str, tmp_path: Path) -> None:
+def test_every_planner_trains_and_resumes(planner: str, tmp_path: Path) -> None:
     run, flags = tmp_path / "run", [*TINY, "--planner", planner, "--planner.iterations", "2"]
     if planner == "mppi":  # it has no elites
         flags = [word for i, word in enumerate(flags) if "--planner.elites" not in flags[max(i - 1, 0) : i + 1]]
@@ -117,12 +117,12 @@ def test_runs_from_before_there_was_a_choice_of_planners_still_load() -> None:
         (["--planner", "mppi", "--planner.temperature", "0"], "temperature"),
     ],
 )
-def test_planners_settings_that_make_no_sense_are_told(
+def test_planners_settings_that_make_no_sense_are_reported(
     arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = refused(["train", "--out", str(tmp_path / "never"), *arguments], capsys)
-    assert words in told
-    assert len(told.splitlines()) == 1
+    message = refused(["train", "--out", str(tmp_path / "never"), *arguments], capsys)
+    assert words in message
+    assert len(message.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_track_measures_and_resumes_where_it_was(run: Path, tmp_path: Path, caps
         (["--temperature", "nan"], "temperature"),
     ],
 )
-def test_settings_that_make_no_sense_are_told(
+def test_settings_that_make_no_sense_are_reported(
     arguments: list[str], words: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert words in refused(["adapt", str(run), "--context", "5", "--steps", "3", *arguments], capsys)

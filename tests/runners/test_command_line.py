@@ -48,7 +48,7 @@ def test_train_leaves_a_whole_run(run: Path, capsys: pytest.CaptureFixture[str])
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["round-002.pt"]
 
 
-def test_adapt_stores_every_step_and_a_picture(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adapt_stores_every_step_and_a_figure(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["adapt", str(run), "--schedule", "0:3,10:9", "--steps", "15"]) == 0
     printed = capsys.readouterr().out
     (out,) = (run / "adapt").iterdir()
@@ -92,7 +92,7 @@ def test_evaluations_with_other_flags_have_other_names(run: Path) -> None:
     assert max(map(len, many)) < 100
 
 
-def test_compare_tells_what_differs(run: Path) -> None:
+def test_compare_prints_what_differs(run: Path) -> None:
     config = from_json(RunFolder.open(run).config)
     flow = replace(config, guide="flow", guide_config=GUIDES["flow"].Config())
     generalist = replace(config, agent="generalist", guide="flow", guide_config=GUIDES["flow"].Config())
@@ -160,7 +160,7 @@ def test_a_run_killed_in_mid_round_resumes_to_the_same_metrics(run: Path, tmp_pa
     assert (folder / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
 
 
-def test_a_finished_run_can_go_on_for_more_rounds(run: Path, tmp_path: Path) -> None:
+def test_a_finished_run_can_be_resumed_for_more_rounds(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "short"
     assert main(["train", *TINY, "--rounds", "1", "--out", str(folder)]) == 0
     assert main(["train", "--resume", str(folder), "--rounds", "2"]) == 0

@@ -26,7 +26,7 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 
 def seed_globally(seed: int) -> tuple[Any, ...]:
-    """Seed all three global generators, and tell how numpy's and torch's stand then."""
+    """Seed all three global generators, and return the state of numpy's and torch's then."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002  # the global one is what is looked at
     torch.manual_seed(seed)

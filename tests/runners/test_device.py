@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pyro_dynamics.runners.common import factory as assembly
+from pyro_dynamics.runners.common import factory
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.main import main
 
@@ -23,7 +23,7 @@ without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a G
 
 @pytest.fixture
 def in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assembly, "accelerator", lambda device: torch.device("cpu") if device == "cuda" else None)
+    monkeypatch.setattr(factory, "accelerator", lambda device: torch.device("cpu") if device == "cuda" else None)
     monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
 
@@ -32,9 +32,9 @@ def in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_gpu_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["train", *TINY, "--out", str(tmp_path / "run")], ["benchmark"]):
         assert main([*command, *ON_GPU]) != 0
-        told = capsys.readouterr().err
-        assert "torch finds no CUDA device here" in told
-        assert "choose --device cpu" in told
+        message = capsys.readouterr().err
+        assert "torch finds no CUDA device here" in message
+        assert "choose --device cpu" in message
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 

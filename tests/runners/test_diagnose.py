@@ -33,12 +33,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line that a mistake is told in."""
+    """The one line that reports a mistake."""
     capsys.readouterr()
     assert main(["diagnose", *arguments]) == 2
-    told = capsys.readouterr().err.strip()
-    lines = [line for line in told.replace("\r", "\n").splitlines() if line.startswith("pyro-dynamics")]
-    assert len(lines) == 1, told
+    printed = capsys.readouterr().err.strip()
+    lines = [line for line in printed.replace("\r", "\n").splitlines() if line.startswith("pyro-dynamics")]
+    assert len(lines) == 1, printed
     return lines[0]
 
 
@@ -48,23 +48,23 @@ def test_a_run_gets_report_numbers_and_posterior(run: Path, capsys: pytest.Captu
     assert main(["diagnose", str(run), *FEW, *more]) == 0
     printed = capsys.readouterr().out
     out = run / "diagnose"
-    told = json.loads((out / "diagnostics.json").read_text())
-    assert [one["environment"] for one in told["verdicts"]] == ["2", "4", "6", "8", "10"]
-    for verdict in told["verdicts"]:
+    found = json.loads((out / "diagnostics.json").read_text())
+    assert [one["environment"] for one in found["verdicts"]] == ["2", "4", "6", "8", "10"]
+    for verdict in found["verdicts"]:
         assert any(
             line.split()[0] == verdict["environment"] and "; ".join(verdict["reasons"]) in line
             for line in printed.splitlines()
             if line.strip()
         )
-    assert len(told["quality"]) == len(told["predictions"]) == 5
-    assert len(told["latents"]["r_hat"]) == 5  # there is a refit
-    assert len(told["sbc"]["ranks"]) == 50
-    assert told["nuts"] is None
+    assert len(found["quality"]) == len(found["predictions"]) == 5
+    assert len(found["latents"]["r_hat"]) == 5  # there is a refit
+    assert len(found["sbc"]["ranks"]) == 50
+    assert found["nuts"] is None
     html = (out / "report.html").read_text()
     names = {file.stem for file in (out / "figures").glob("*.png")}
     assert names == {"k-hat", "latents", "prior-posterior", "pairs", "traversal", "sbc", "pit", "coverage", "fans"}
     assert html.count("data:image/png;base64,") == len(names)
-    written = re.sub(r"base64,[A-Za-z0-9+/=]+", "", html)  # pictures may spell anything
+    written = re.sub(r"base64,[A-Za-z0-9+/=]+", "", html)  # figures may spell anything
     assert "http" not in written.replace("http-equiv", "")  # nothing is fetched from elsewhere
     markdown = (out / "report.md").read_text()
     assert all(f"figures/{name}.png" in markdown for name in names)
@@ -81,8 +81,8 @@ def test_more_draws_are_taken_where_a_wide_guide_needs_them(
     monkeypatch.setattr(diagnose, "DRAWS", (100, 150))
     monkeypatch.setattr(Importance, "only_wide", wide)
     assert main(["diagnose", str(run), *FEW[2:], "--out", str(tmp_path)]) == 0
-    told = json.loads((tmp_path / "diagnostics.json").read_text())
-    assert told["settings"]["draws"] == told["quality"][0]["importance"]["draws"] == (150 if wide else 100)
+    found = json.loads((tmp_path / "diagnostics.json").read_text())
+    assert found["settings"]["draws"] == found["quality"][0]["importance"]["draws"] == (150 if wide else 100)
 
 
 @pytest.mark.slow
@@ -113,10 +113,10 @@ def test_every_kind_of_run_gets_a_sensible_report(more: list[str], tmp_path: Pat
     folder = train(tmp_path / "run", *more)
     assert main(["diagnose", str(folder), *FEW]) == 0
     out = folder / "diagnose"
-    told = json.loads((out / "diagnostics.json").read_text())
+    found = json.loads((out / "diagnostics.json").read_text())
     has_posterior = "--agent" not in more and "point" not in more
-    assert ("quality" in told) == has_posterior == (out / "posterior.nc").exists()
-    assert all((one["word"] == "no posterior") != has_posterior for one in told["verdicts"])
+    assert ("quality" in found) == has_posterior == (out / "posterior.nc").exists()
+    assert all((one["word"] == "no posterior") != has_posterior for one in found["verdicts"])
     assert (out / "report.html").stat().st_size > 10_000
     assert (out / "figures" / "pairs.png").exists() == (has_posterior and "1" not in more[1:2])
 
@@ -129,11 +129,11 @@ def test_an_adaptation_is_judged_along_its_stream(
     assert main(["adapt", str(run), *flags]) == 0
     assert main(["diagnose", str(out)]) == 0
     printed = capsys.readouterr().out
-    told = json.loads((out / "diagnose" / "diagnostics.json").read_text())
-    assert told["verdict"]["word"] in printed
-    assert all(reason in printed for reason in told["verdict"]["reasons"])
-    assert told["steps"][-1] == 39
-    assert len(told["k_hat"]) == len(told["steps"])
+    found = json.loads((out / "diagnose" / "diagnostics.json").read_text())
+    assert found["verdict"]["word"] in printed
+    assert all(reason in printed for reason in found["verdict"]["reasons"])
+    assert found["steps"][-1] == 39
+    assert len(found["k_hat"]) == len(found["steps"])
     assert (out / "diagnose" / "report.html").read_text().count("data:image/png;base64,") == 1
     summary = json.loads((out / "summary.json").read_text())
     (out / "summary.json").write_text(json.dumps({**summary, "network": "0" * 16}))
@@ -162,8 +162,8 @@ def test_transitions_that_are_not_finite_are_named(
     row = int(np.flatnonzero((arrays["environment"] == 3) & (arrays["step"] == 7))[0])
     arrays["next_state"][row, 1] = np.nan
     write_whole(file, lambda opened: np.savez(opened, **arrays))
-    told = refused([str(folder)], capsys)
-    assert "round 1: the next_state of environment 3 at step 7 is not finite" in told
+    message = refused([str(folder)], capsys)
+    assert "round 1: the next_state of environment 3 at step 7 is not finite" in message
     assert not (folder / "diagnose").exists()
 
 
@@ -176,11 +176,11 @@ def test_mistakes_get_one_line(run: Path, capsys: pytest.CaptureFixture[str], tm
     assert "no posterior" in refused([str(generalist), "--nuts"], capsys)
 
 
-def test_what_cannot_be_written_is_told_in_one_line(
+def test_what_cannot_be_written_is_reported_in_one_line(
     run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "report.html" / "full").mkdir(parents=True)  # a folder in the place of a file
-    told = refused([str(run), *FEW, "--out", str(tmp_path)], capsys)
-    assert f"cannot write {tmp_path / 'report.html'}: Is a directory" in told
+    message = refused([str(run), *FEW, "--out", str(tmp_path)], capsys)
+    assert f"cannot write {tmp_path / 'report.html'}: Is a directory" in message
     assert not list(tmp_path.glob("*.part"))
     assert "--seed" in refused([str(run), "--seed", "-1"], capsys)

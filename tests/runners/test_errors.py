@@ -124,9 +124,9 @@ def test_a_checkpoint_whose_weights_are_not_finite_gets_one_line(
     weights.view(-1)[1] = value
     save_state(copy / "checkpoints" / "round-001.pt", state)
     for command in (["adapt", str(copy), "--context", "5"], ["train", "--resume", str(copy), "--rounds", "2"]):
-        told = refused(command, capsys)
-        assert "round-001.pt cannot be used: 1 of the " in told
-        assert "agents.0.model." in told
+        message = refused(command, capsys)
+        assert "round-001.pt cannot be used: 1 of the " in message
+        assert "agents.0.model." in message
 
 
 def test_a_run_without_a_whole_round_gets_one_line(
@@ -138,8 +138,8 @@ def test_a_run_without_a_whole_round_gets_one_line(
     assert "no whole round yet: there is nothing to export" in refused(
         ["export", str(begun), "--csv", str(tmp_path / "never.csv")], capsys
     )
-    picture = ["--out", str(tmp_path / "never.png")]
-    assert "begun has no whole round yet" in refused(["compare", str(begun), *picture], capsys)
+    figure = ["--out", str(tmp_path / "never.png")]
+    assert "begun has no whole round yet" in refused(["compare", str(begun), *figure], capsys)
     for part in ("transitions", "checkpoints"):
         shutil.copytree(run / part, begun / part)
     (begun / "checkpoints" / "round-001.pt").rename(begun / "checkpoints" / "round-000.pt")
@@ -147,8 +147,8 @@ def test_a_run_without_a_whole_round_gets_one_line(
     config = json.loads((run / "config.json").read_text())
     (begun / "config.json").write_text(json.dumps(config | {"family": "halfcheetah-tilt"}))
     shutil.copy(run / "metrics.jsonl", begun)
-    told = refused(["compare", str(run), str(begun), *picture], capsys)
-    assert "different families cannot be compared: halfcheetah-tilt, pendulum-gravity" in told
+    message = refused(["compare", str(run), str(begun), *figure], capsys)
+    assert "different families cannot be compared: halfcheetah-tilt, pendulum-gravity" in message
 
 
 def test_a_run_with_fewer_returns_than_rounds_is_not_gone_on_with(
@@ -157,8 +157,8 @@ def test_a_run_with_fewer_returns_than_rounds_is_not_gone_on_with(
     shutil.copytree(run, tmp_path / "run")
     metrics = tmp_path / "run" / "metrics.jsonl"
     metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:5]))
-    told = refused(["train", "--resume", str(tmp_path / "run"), "--rounds", "2"], capsys)
-    assert "metrics.jsonl has no return for each of 5 environments in every round" in told
+    message = refused(["train", "--resume", str(tmp_path / "run"), "--rounds", "2"], capsys)
+    assert "metrics.jsonl has no return for each of 5 environments in every round" in message
 
 
 def test_an_adaptation_far_from_its_run_gets_one_line(
@@ -170,8 +170,8 @@ def test_an_adaptation_far_from_its_run_gets_one_line(
     summary = tmp_path / "results" / "summary.json"
     right = summary.read_text()
     summary.write_text(json.dumps(json.loads(right) | {"checkpoint": "newest"}))
-    told = refused(["diagnose", str(tmp_path / "results")], capsys)
-    assert re.search(r"summary\.json is damaged .*checkpoint.*: run adapt again", told)
+    message = refused(["diagnose", str(tmp_path / "results")], capsys)
+    assert re.search(r"summary\.json is damaged .*checkpoint.*: run adapt again", message)
     summary.write_text(right)
     (tmp_path / "run").rename(tmp_path / "elsewhere")
     assert "move the results back beside it" in refused(["diagnose", str(tmp_path / "results")], capsys)
@@ -217,16 +217,16 @@ def test_a_run_of_another_agent_or_seed_is_not_taken_for_it(run: Path) -> None:
 
 
 def test_a_task_or_wrapper_of_another_robot_is_refused() -> None:
-    robots = find_family("pendulum-gravity").make_vector((5.0,), 5)
+    envs = find_family("pendulum-gravity").make_vector((5.0,), 5)
     with pytest.raises(UserError, match=r"has state_dim 12, and the environment the space .*: make them agree"):
-        check_task(HopperTask(), robots, seed=0)
+        check_task(HopperTask(), envs, seed=0)
     still = LastVelocity(gymnasium.make("Pendulum-v1"))
     still.reset(seed=0)
     with pytest.raises(UserError, match="PendulumEnv has no x_velocity in its info"):
         still.step(np.zeros(1))
 
 
-def test_specialists_must_be_told_which_of_them_it_is() -> None:
+def test_specialists_must_be_given_which_of_them_it_is() -> None:
     with pytest.raises(UserError, match="which specialist shall predict an environment that is not known"):
         nearest(find_family("pendulum-gravity"), None)
 
@@ -235,13 +235,13 @@ def test_a_training_that_diverges_ends_in_one_line_and_keeps_the_rounds_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["train", *SMALL, "--offline.learning-rate", "1e30", "--out", str(tmp_path / "run")]) == 2
-    told = capsys.readouterr().err
-    assert told.count("warning: training diverged") == 3
-    assert "pyro-dynamics: error: training diverged 4 times" in told.splitlines()[-1]
+    message = capsys.readouterr().err
+    assert message.count("warning: training diverged") == 3
+    assert "pyro-dynamics: error: training diverged 4 times" in message.splitlines()[-1]
     folder = RunFolder.open(tmp_path / "run")
     assert folder.last_round == 0
     assert [row["steps"] for row in folder.metrics()] == [8] * 5
-    assert main(["train", "--resume", str(tmp_path / "run")]) == 2  # it can be gone on with, and ends in the same way
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 2  # it can be resumed, and ends in the same way
     assert folder.last_round == 0
 
 

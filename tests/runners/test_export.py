@@ -191,7 +191,7 @@ def test_without_minari_a_line_says_what_to_install(
     assert "pip install" in refused(["fit", "never-v0"], capsys)
 
 
-def test_mistakes_are_told_in_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_reported_in_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--minari" in refused(["export", str(run)], capsys)
     assert "not a run folder" in refused(["export", str(tmp_path), "--csv", str(tmp_path / "t.csv")], capsys)
     assert "pendulum-v0" in refused(["export", str(run), "--minari", "pendulum"], capsys)
@@ -202,7 +202,7 @@ def test_mistakes_are_told_in_one_line(run: Path, tmp_path: Path, capsys: pytest
     assert "Discrete(2)" in refused(["fit", "cart-v0"], capsys)
 
 
-def test_damaged_data_sets_are_told_in_one_line(datasets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_data_sets_are_reported_in_one_line(datasets: Path, capsys: pytest.CaptureFixture[str]) -> None:
     collect("gravity-v0", gymnasium.make("Pendulum-v1", max_episode_steps=5), episodes=1)
     file = datasets / "gravity-v0" / "data" / "main_data.hdf5"
     with h5py.File(file, "r+") as stored:

@@ -43,7 +43,7 @@ def train(name: str, *more: str) -> int:
 
 
 @pytest.mark.parametrize("fault", faulty_mass.FAULTS)
-def test_the_run_names_it_and_goes_on_with_the_others(fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_run_names_it_and_continues_with_the_others(fault: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(fault) == 0
     printed = capsys.readouterr().err
     steps = 0 if "reset" in fault else 5
@@ -61,7 +61,7 @@ def test_the_run_names_it_and_goes_on_with_the_others(fault: str, capsys: pytest
 
 
 @pytest.mark.parametrize("fault", ["raises", "four", "nan", "old-reset"])
-def test_where_all_break_at_once_nothing_is_begun(fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_all_break_at_once_nothing_is_started(fault: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(f"all_{fault}") == 2
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("pyro-dynamics: error: environment 0 (drag (1/s) = 1.0), step")
@@ -69,7 +69,7 @@ def test_where_all_break_at_once_nothing_is_begun(fault: str, capsys: pytest.Cap
     assert not Path("run").exists()
 
 
-def test_where_all_break_later_the_steps_before_are_kept_and_the_run_goes_on(
+def test_where_all_break_later_the_steps_before_are_kept_and_the_run_resumes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert train("later_raises", "--steps", "120") == 2
@@ -109,7 +109,7 @@ def test_adapt_and_evaluate_keep_what_was_before(capsys: pytest.CaptureFixture[s
     assert "faults" not in well["episodes"][0]
 
 
-def test_without_anybody_to_tell_the_fault_is_raised_with_its_cause() -> None:
+def test_without_a_callback_the_fault_is_raised_with_its_cause() -> None:
     envs = faulty_mass.family("raises").make_vector([1.0, 2.0], 12)
     policy = lambda state: state[:, :2] * 0 + 2.5  # noqa: E731
     with pytest.raises(EnvironmentFault, match="step 5: step\\(\\) raised") as error:
@@ -125,7 +125,7 @@ def test_a_track_ends_where_a_step_hangs(capsys: pytest.CaptureFixture[str]) -> 
     assert "step() took longer than 0.3 s" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_job_of_a_sweep_goes_on_where_a_step_hangs() -> None:
+def test_a_job_of_a_sweep_continues_where_a_step_hangs() -> None:
     own = ["faulty_mass:hangs", "--step-limit", "0.3"]
     (job,) = make_jobs(parse(own), SMALL)
     (without,) = make_jobs(parse(own[:1]), SMALL)

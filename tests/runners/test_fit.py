@@ -32,7 +32,7 @@ def run(log: Path) -> Path:
     return folder
 
 
-def test_the_latents_tell_the_environments_apart(run: Path) -> None:
+def test_the_latents_separate_the_environments(run: Path) -> None:
     rows = RunFolder.open(run).metrics()
     assert [row["context"] for row in rows] == list(GRAVITIES)
     for row in rows:
@@ -42,7 +42,7 @@ def test_the_latents_tell_the_environments_apart(run: Path) -> None:
     assert curve[-1] > curve[0] + 1
 
 
-def test_whole_episodes_are_kept_back_and_nothing_is_lost(run: Path, log: Path) -> None:
+def test_whole_episodes_are_held_out_and_nothing_is_lost(run: Path, log: Path) -> None:
     trained, held_out = RunFolder.open(run).transitions()
     assert [len(episode) for episode in held_out.episodes()] == [40] * 3
     assert sorted(held_out.environment.unique().tolist()) == [0, 1, 2]
@@ -53,7 +53,7 @@ def test_whole_episodes_are_kept_back_and_nothing_is_lost(run: Path, log: Path) 
     assert not set(map(tuple, trained.state.tolist())) & set(map(tuple, held_out.state.tolist()))
 
 
-def test_diagnose_judges_what_was_kept_back(run: Path) -> None:
+def test_diagnose_judges_what_was_held_out(run: Path) -> None:
     assert main(["diagnose", str(run), "--draws", "120", "--horizon", "5", "--particles", "20"]) == 0
     stored = json.loads((run / "diagnose" / "diagnostics.json").read_text())
     assert [one["environment"] for one in stored["verdicts"]] == ["2", "6", "10"]
@@ -92,7 +92,7 @@ def interrupted(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_replay_that_was_stopped_goes_on_with_the_same_contexts_alone(
+def test_a_replay_that_was_stopped_resumes_with_the_same_contexts_alone(
     run: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     follow = ["adapt", str(run), "--replay", str(log), "--environment", "6", "--steps", "5", "--quiet"]
@@ -126,7 +126,7 @@ def test_the_runs_own_files_know_their_environments(run: Path, tmp_path: Path) -
     assert json.loads((out / "steps.jsonl").read_text().splitlines()[0])["context"] == 10.0
 
 
-def test_the_order_of_the_rows_tells_episodes_where_nothing_else_does(tmp_path: Path) -> None:
+def test_the_order_of_the_rows_separates_episodes_where_nothing_else_does(tmp_path: Path) -> None:
     arrays = pendulum_log((2.0, 10.0), episodes=2, steps=15)
     file = saved(
         tmp_path / "bare.npz",
@@ -140,7 +140,7 @@ def test_the_order_of_the_rows_tells_episodes_where_nothing_else_does(tmp_path: 
     assert [row["return"] for row in folder.metrics()] == [None, None]
 
 
-def test_of_a_single_episode_the_last_block_is_kept_back(tmp_path: Path) -> None:
+def test_of_a_single_episode_the_last_block_is_held_out(tmp_path: Path) -> None:
     files = [
         str(saved(tmp_path / f"g{gravity:g}.npz", pendulum_log((gravity,), episodes=1, steps=50)))
         for gravity in (2.0, 10.0)

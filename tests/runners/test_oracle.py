@@ -39,10 +39,10 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_the_right_context_foretells_better_than_a_wrong_one(run: Path) -> None:
+def test_the_right_context_predicts_better_than_a_wrong_one(run: Path) -> None:
     last = metrics(run)[-5:]
     gaps = [row["log_likelihood"] - row["log_likelihood_wrong_latent"] for row in last]
-    assert min(gaps) > 20  # nats a transition
+    assert min(gaps) > 20  # nats per transition
     assert all(row["latent_mean"] == row["latent_sd"] == [] for row in last)
 
 
@@ -57,12 +57,12 @@ def test_the_true_context_moves_the_prediction_the_way_gravity_does(run: Path) -
         location = agent.predict(state, action, latents)[0].mean((0, 1))
         return float(agent.task.next_state(state, location.detach())[0, 2])
 
-    told = []
+    speeds = []
     for gravity in (3.0, 5.0, 9.0):
         agent.set_context([gravity])
-        told.append(speed())
+        speeds.append(speed())
     expected = 1.5 * 0.05 * np.array([3.0, 5.0, 9.0])  # 3 g / (2 l) sin(theta) dt
-    assert told == pytest.approx(expected, abs=0.12)
+    assert speeds == pytest.approx(expected, abs=0.12)
 
 
 def test_the_true_context_changes_nothing_for_other_agents(tmp_path: Path) -> None:
@@ -81,21 +81,23 @@ def test_two_runs_are_the_same_and_a_resumed_one_too(tmp_path: Path) -> None:
     assert (whole / "metrics.jsonl").read_bytes() == (resumed / "metrics.jsonl").read_bytes()
 
 
-def test_it_is_told_of_every_step_of_a_schedule(run: Path) -> None:
+def test_it_is_given_every_step_of_a_schedule(run: Path) -> None:
     """Given the switch it predicts what comes after far better than one that still believes in the old context."""
 
-    def after_switch(told: bool) -> float:
+    def after_switch(change_given: bool) -> float:
         schedule = Schedule(((0, 2.0), (10, 10.0)))
         group: AgentGroup = group_for(load_run(run)[-1], FAMILY, [2.0])
-        robots = FAMILY.make_vector([schedule], 25)
-        follow = ContextChange(group, [schedule]) if told else None
-        steps = list(adapt(group, robots, 0, before_step=follow))
+        envs = FAMILY.make_vector([schedule], 25)
+        follow = ContextChange(group, [schedule]) if change_given else None
+        steps = list(adapt(group, envs, 0, before_step=follow))
         return float(torch.stack([step.log_likelihood for step in steps[10:]]).mean())
 
-    assert after_switch(told=True) > after_switch(told=False) + 2
+    assert after_switch(change_given=True) > after_switch(change_given=False) + 2
 
 
-def test_adapt_tells_it_and_stores_no_belief(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adapt_gives_it_the_context_and_stores_no_belief(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     flags = ["--schedule", "0:2,5:10", "--steps", "12", "--quiet", "--out", str(tmp_path)]
     assert main(["adapt", str(run), *flags]) == 0
     assert "infers no latent" in capsys.readouterr().out
@@ -133,7 +135,7 @@ def test_logged_steps_need_their_context(run: Path, tmp_path: Path, capsys: pyte
     states = generator.normal(size=(9, 3)).astype(np.float32)
     np.savez(log, state=states[:-1], next_state=states[1:], action=np.zeros((8, 1), np.float32))
     replay = ["adapt", str(run), "--replay", str(log), "--quiet", "--out", str(tmp_path / "out")]
-    assert "must be told the true context" in refused(replay, capsys)
+    assert "the true context" in refused(replay, capsys)
     assert main([*replay, "--context", "7"]) == 0
 
 

@@ -74,7 +74,7 @@ def test_a_learned_reward_is_what_the_environment_gives() -> None:
     assert torch.equal(agent.task.reward(data.state, data.action, data.next_state), data.reward)
 
 
-def test_the_end_that_a_robot_was_told_is_what_counts_before_any_training() -> None:
+def test_the_end_that_an_environment_declares_is_what_counts_before_any_training() -> None:
     family = point_mass.fenced()
     envs = family.make_vector(family.train, 60)
     steps = random_steps(envs, seed=0)

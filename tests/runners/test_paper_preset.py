@@ -372,11 +372,11 @@ def test_particles_and_horizon() -> None:
         assert torch.equal(of_candidates[:, 0].flatten(0, 1), draws[-1])  # fixed over the horizon
     apart = torch.stack(draws)
     assert len(apart.flatten(0, 1).unique(dim=0)) == 5 * 20  # each particle its own, anew in each iteration
-    # The height after a step is N(0, 1) of its own in every particle of every candidate: no common noise.
+    # The height after a step is N(0, 1) of its own in every particle of every candidate: no common random numbers.
     assert len(seen[1][0][..., 0].unique()) > 9_900
 
 
-def test_actions_are_planned_in_the_bounds_of_the_robot() -> None:
+def test_actions_are_planned_in_the_bounds_of_the_environment() -> None:
     space: Any = SPACE
     assert np.array_equal(space.low, -np.ones(6))
     assert np.array_equal(space.high, np.ones(6))
@@ -398,4 +398,4 @@ def test_the_page_names_files_that_are_there_and_the_differences() -> None:
         assert files, row
         for name in files:
             assert any((ROOT / place / name).is_file() for place in ("", "pyro_dynamics")), name
-    assert PAPER.precision == "auto"  # told as a difference
+    assert PAPER.precision == "auto"  # reported as a difference

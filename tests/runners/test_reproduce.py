@@ -87,7 +87,7 @@ def test_ten_kills_leave_the_same_files(undisturbed: Path, tmp_path: Path) -> No
     assert left == files_of(undisturbed)
 
 
-def test_stopped_by_its_budget_and_moved_it_goes_on_to_the_same_files(undisturbed: Path, tmp_path: Path) -> None:
+def test_stopped_by_its_budget_and_moved_it_resumes_to_the_same_files(undisturbed: Path, tmp_path: Path) -> None:
     folder = tmp_path / "0"
     names = ("latent", "generalist", "specialist")
 

@@ -71,7 +71,7 @@ def test_a_job_has_the_configuration_of_train() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_mistakes_are_told_before_anything_starts(
+def test_mistakes_are_reported_before_anything_starts(
     arguments: list[str],
     words: str | None,
     tmp_path: Path,
@@ -103,7 +103,7 @@ def test_without_ray_a_line_says_what_to_install(
     assert not (tmp_path / "never").exists()
 
 
-def test_a_cluster_that_does_not_answer_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_does_not_answer_is_reported_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray")
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # nobody listens
@@ -112,7 +112,7 @@ def test_a_cluster_that_does_not_answer_is_told_at_once(tmp_path: Path, capsys: 
     assert f"no Ray cluster answers at {address}" in message
 
 
-def test_an_address_that_is_none_and_no_place_for_ray_are_told(
+def test_an_address_that_is_none_and_no_place_for_ray_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")

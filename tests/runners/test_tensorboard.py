@@ -46,12 +46,12 @@ def test_without_the_package_a_line_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
     with pytest.raises(UserError):
         tensorboard.summary_writer()
-    told = refused(["train", *TINY, "--tensorboard", "--out", str(tmp_path / "never")], capsys)
-    assert "pip install tensorboard" in told
+    message = refused(["train", *TINY, "--tensorboard", "--out", str(tmp_path / "never")], capsys)
+    assert "pip install tensorboard" in message
     assert not (tmp_path / "never").exists()
 
 
-def test_what_cannot_be_written_is_told_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_written_is_reported_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Its thread meets the limit, as it would a full disk, and would print a traceback of its own."""
     resource = pytest.importorskip("resource")
     row: dict[str, Any] = {"context": 1.0, "return": 1.0, "log_likelihood": None, "log_likelihood_wrong_latent": None}

@@ -58,15 +58,15 @@ def test_an_adaptation_is_filmed_and_acts_as_it_would_unseen(run: Path, tmp_path
 def filmed(run: Path, folder: Path) -> Iterator[video.Film]:
     """A film of six steps, given after each of them; it is closed at the end."""
     _, _, family, trained = load_run(run)
-    robots = video.make_robots(family, [7.0], 6, film=True)
+    envs = video.make_environments(family, [7.0], 6, film=True)
     group = group_for(trained, family, [7.0])
-    with video.Film(folder / "episode", robots, 0, 6, trained, family) as film:
-        for step in adapt(group, robots, 0, belief_draws=10):
+    with video.Film(folder / "episode", envs, 0, 6, trained, family) as film:
+        for step in adapt(group, envs, 0, belief_draws=10):
             film.add(step)
             yield film
 
 
-def test_a_video_that_does_not_fit_on_the_disk_is_told_and_not_left(run: Path, tmp_path: Path) -> None:
+def test_a_video_that_does_not_fit_on_the_disk_is_reported_and_not_left(run: Path, tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # for ffmpeg, which writes only at the end
@@ -79,7 +79,7 @@ def test_a_video_that_does_not_fit_on_the_disk_is_told_and_not_left(run: Path, t
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds ffmpeg in /proc")
-def test_an_ffmpeg_that_is_killed_is_told(run: Path, tmp_path: Path) -> None:
+def test_an_ffmpeg_that_is_killed_is_reported(run: Path, tmp_path: Path) -> None:
     film = filmed(run, tmp_path)
     next(film)
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
@@ -118,15 +118,15 @@ def test_families_made_by_callables_are_filmed(family: str, context: str, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_machine_that_cannot_draw_is_told_before_anything_runs(
+def test_a_machine_that_cannot_draw_is_reported_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "cheetah"
     assert main(["train", "halfcheetah-tilt", *TINY, "--out", str(folder)]) == 0
     monkeypatch.setenv("MUJOCO_GL", "nothing")
-    told = refused(["adapt", str(folder), "--context", "3", "--steps", "5", "--video"], capsys)
-    assert "cannot draw" in told
-    assert "apt install" in told
+    message = refused(["adapt", str(folder), "--context", "3", "--steps", "5", "--video"], capsys)
+    assert "cannot draw" in message
+    assert "apt install" in message
     assert not list(folder.glob("adapt/*/steps.jsonl"))
     command = [sys.executable, "-m", "pyro_dynamics.runners.adapt", str(folder), "--context", "3", "--video"]
     broken = subprocess.run(command, env={**os.environ, "MUJOCO_GL": "nothing"}, capture_output=True, text=True)
@@ -139,9 +139,9 @@ def test_the_panel_shows_latents_of_any_size(dimensions: int, rng: np.random.Gen
     contexts = list(zip(range(5), rng.normal(size=5), strict=True))
     probe = ContextProbe(means, contexts) if dimensions else None
     panel = BeliefPanel(400, 300, 10, ("gravity", "mass"), list("abcde"), means, scales, probe, contexts)
-    pictures = [panel.draw(f"step {t}", means[t] + 0.1 * rng.normal(size=(50, dimensions)), None) for t in range(2)]
-    assert pictures[0].shape == (300, 400, 3)
-    assert np.abs(pictures[1].astype(int) - pictures[0]).max() > 50
+    images = [panel.draw(f"step {t}", means[t] + 0.1 * rng.normal(size=(50, dimensions)), None) for t in range(2)]
+    assert images[0].shape == (300, 400, 3)
+    assert np.abs(images[1].astype(int) - images[0]).max() > 50
 
 
 @pytest.fixture
@@ -149,8 +149,8 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def test_a_folder_that_is_gone_is_told_before_the_episode(run: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_gone_is_reported_before_the_episode(run: Path, tmp_path: Path) -> None:
     _, _, family, group = load_run(run)
-    robots = video.make_robots(family, [family.parse_schedule("0:5")], 3, film=True)
+    envs = video.make_environments(family, [family.parse_schedule("0:5")], 3, film=True)
     with pytest.raises(UserError, match=r"cannot write .*gone"):
-        video.Film(tmp_path / "gone" / "episode", robots, 0, 3, group, family)
+        video.Film(tmp_path / "gone" / "episode", envs, 0, 3, group, family)

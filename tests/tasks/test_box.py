@@ -204,7 +204,7 @@ def test_numpy_functions_see_rows_and_keep_the_leading_shape(generator: torch.Ge
         (lambda s, a, n: n @ torch.zeros(7), "raises RuntimeError"),
     ],
 )
-def test_a_wrong_function_is_told_in_one_line(function: Any, words: str, generator: torch.Generator) -> None:
+def test_a_wrong_function_is_reported_in_one_line(function: Any, words: str, generator: torch.Generator) -> None:
     state = torch.rand(2, 3, 4, generator=generator) + 1
     with pytest.raises(UserError, match=words) as error:
         evaluate("reward", function, state, state[..., :1], state)

@@ -1,4 +1,4 @@
-"""The collapse gate: does the network listen to the latent?"""
+"""The collapse gate: does the network use the latent?"""
 
 from typing import Any
 

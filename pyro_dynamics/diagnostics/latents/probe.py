@@ -12,7 +12,7 @@ from pyro_dynamics.environments.context_text import columns
 class ContextProbe:
     """The direction of the latent space along which the training contexts lie, by least squares.
 
-    Of several hidden parameters each has a direction of its own: what is told has then one more axis, of size P.
+    Of several hidden parameters each has a direction of its own: the result has then one more axis, of size P.
 
     Rotation and sign of a latent are not identified, so a latent is never judged by an axis. With few environments a
     probe fits easily: five points of the plane fall in a given order along SOME direction in one case of six by

@@ -18,7 +18,7 @@ from pyro_dynamics.transitions import Transitions
 from pyro_dynamics.version import __version__
 
 ROWS_AT_ONCE = 10_000
-"""Network evaluations of one pass: more leave the processor's cache, and take up to 1.7 times as long."""
+"""Network evaluations of one forward pass: more leave the processor's cache, and take up to 1.7 times as long."""
 SAMPLE = ("chain", "draw")
 
 
@@ -57,7 +57,7 @@ def to_datatree(
         predictive_draws: draws in ``posterior_predictive``, the largest group.
         seed: names the random streams.
         attrs: what else the tree's attributes shall say, such as units and settings; strings and numbers.
-        on_rows: told, as the work goes on, for how many more transitions ``log_p`` is done.
+        on_rows: called during the work with the number of further transitions for which ``log_p`` is done.
 
     Raises:
         UserError: if the agent has no latent or its guide no density, or if an environment has no transitions.
@@ -68,8 +68,8 @@ def to_datatree(
     kept = evenly_spread(transitions.environment, first.environments, pointwise)
     shown = transitions.select(kept)
     generator = torch.Generator().manual_seed(seed)
-    tell = on_rows or (lambda rows: None)
-    chains = [_chain(one, transitions, kept, draws, predictive_draws, generator, tell) for one in agents]
+    report = on_rows or (lambda rows: None)
+    chains = [_chain(one, transitions, kept, draws, predictive_draws, generator, report) for one in agents]
     e, log_p, log_q, log_likelihood, predicted = (np.stack(part) for part in zip(*chains, strict=True))
     with drawing_from(generator):
         prior = first.model.prior().sample((draws,)).numpy()[None]
@@ -143,7 +143,9 @@ def refuse_without_posterior(agent: Any) -> None:
     if not agent.latent_dim:
         raise UserError("this agent has no latent, and so no posterior: only its predictions can be judged")
     if agent.guide.context_given:
-        raise UserError("this agent is told the true context, and has no posterior: only its predictions can be judged")
+        raise UserError(
+            "this agent is given the true context, and has no posterior: only its predictions can be judged"
+        )
     if not agent.guide.has_density:
         raise UserError(f"{type(agent.guide).__name__} has no density: there is no posterior to judge")
 

@@ -2,7 +2,7 @@
 
 Draws of q are weighted by p / q. If q is near p the weights are alike; if q misses a part of p, a few draws that fell
 near that part carry all the weight, and the weights' tail is heavy. Its shape k-hat, fitted by a generalised Pareto
-distribution, tells how heavy (Vehtari, Simpson, Gelman, Yao and Gabry 2024, arXiv:1507.02646; as a test of variational
+distribution, says how heavy (Vehtari, Simpson, Gelman, Yao and Gabry 2024, arXiv:1507.02646; as a test of variational
 inference Yao, Vehtari, Simpson and Gelman 2018).
 """
 
@@ -25,7 +25,7 @@ class Importance:
         threshold: below this k-hat the weighted draws can be relied upon: min(1 - 1 / log10 S, 0.7).
         effective: effective number of independent draws, 1 / sum of squared normalised weights.
         draws: S.
-        shift: how far the weights pull the mean, in standard deviations of q, for each latent dimension ``[d]``.
+        shift: of the mean under the weights, in standard deviations of q, for each latent dimension ``[d]``.
         spread: standard deviation of q over that of the weighted draws, ``[d]``; below 1 where q is too narrow.
     """
 
@@ -68,14 +68,14 @@ def importance(log_p: np.ndarray, log_q: np.ndarray, draws: np.ndarray) -> Impor
     weights = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
     mean, sd = draws.mean(0), draws.std(0)
-    pulled = weights @ draws
-    weighted_sd = np.sqrt(np.maximum(weights @ np.square(draws - pulled), 0))
+    weighted_mean = weights @ draws
+    weighted_sd = np.sqrt(np.maximum(weights @ np.square(draws - weighted_mean), 0))
     return Importance(
         k_hat=k_hat,
         threshold=k_threshold(len(draws)),
         effective=float(1 / np.square(weights).sum()),
         draws=len(draws),
-        shift=((pulled - mean) / np.maximum(sd, 1e-300)).tolist(),
+        shift=((weighted_mean - mean) / np.maximum(sd, 1e-300)).tolist(),
         spread=(sd / np.maximum(weighted_sd, 1e-300)).tolist(),
     )
 

@@ -27,7 +27,7 @@ FIT = (
 """Adam starts anew with each: it remembers gradients of a far start for a thousand steps, and hardly moves. The last,
 with small steps, lets the noise settle."""
 R_HAT = 1.05
-"""Above this the chains have not met, and are no reference. Chains of 200 draws that have met give up to 1.03."""
+"""Above this the chains have not mixed, and are no reference. Chains of 200 draws that have mixed give up to 1.03."""
 FEWEST = 20
 """Draws and warm-up steps of a chain, below which neither NUTS's tuning nor R-hat have enough to work on."""
 
@@ -40,7 +40,7 @@ class NutsCheck:
         environment: its index.
         rows: n.
         mean_error: root mean square over dimensions of the guide's mean less NUTS's, in standard deviations of NUTS.
-        sd_ratio: the guide's standard deviation over NUTS's, mean over dimensions; below 1 is too sure.
+        sd_ratio: the guide's standard deviation over NUTS's, mean over dimensions; below 1 is overconfident.
         correlation: of the guide's first two dimensions; None where there is one.
         nuts_correlation: the same of NUTS.
         k_hat: shape of the importance weights' tail; see
@@ -98,7 +98,7 @@ def compare_with_nuts(
         rows: how many transitions to take, evenly spread from the first to the last.
         draws: of each chain.
         warm_up: steps in which each chain tunes itself.
-        chains: each from a draw of N(0, I), so that they can tell of several modes.
+        chains: each from a draw of N(0, I), so that several modes show.
         generator: source of all draws.
 
     Raises:
@@ -153,7 +153,7 @@ def fit_guide(
     """The agent's guide family, fitted to transitions ``[n, ...]`` of one environment, theta fixed.
 
     The fit begins at the agent's own posterior. From N(0, I), a hundred times as wide as what fifty transitions leave
-    on HalfCheetah, the noise of the gradients is so large that 1500 steps ended 36 times too wide.
+    on HalfCheetah, the noise of the gradients is so large that 1500 steps ended at 36 times the width.
     """
     model, guide = over_environments(agent.model, 1), agent.guide.for_environments(1)
     owner = torch.zeros(len(inputs), dtype=torch.long)

@@ -27,7 +27,7 @@ from pyro_dynamics.transitions import Transitions
 CHUNK = 50
 """Simulations of one member that are updated in one call; it bounds the memory."""
 LEVEL = 0.01
-"""A p-value below this tells that ranks are not uniform."""
+"""A p-value below this, the ranks are not uniform."""
 EXPECTED, MOST_BINS = 5, 20
 """Least expected count of a bin, below which the chi-square test is not to be relied upon; and most bins."""
 
@@ -41,7 +41,7 @@ class SBC:
         draws: from the belief of each simulation.
         bins: of equal width, in which the ranks were counted.
         p_values: of the chi-square test that the ranks are uniform, ``[d]``.
-        shape: "uniform", or what is wrong with the belief: "too narrow", "too wide" or "shifted", ``[d]``.
+        shape: "uniform", or what is wrong with the belief: "too narrow", "over-dispersed" or "shifted", ``[d]``.
     """
 
     ranks: list[list[int]]
@@ -64,7 +64,7 @@ def simulation_calibration(
     """Simulate, and test the ranks; the arguments and errors are those of :func:`sbc_ranks`.
 
     A belief that forgets, or one with a temperature below 1, is wider than the posterior of all transitions on
-    purpose: "too wide" is then no fault.
+    purpose: "over-dispersed" is then no fault.
 
     Raises:
         UserError: if there are too few simulations for a test.
@@ -96,7 +96,7 @@ def sbc_ranks(
         draws: from the belief of each simulation.
         generator: source of latents, targets, and of the belief's samples.
         at_once: bring all transitions of a simulation into its belief in one update, not one after the other.
-        on_step: told after each update how many simulations it was for; n times ``length`` in all, or n at once.
+        on_step: called after each update with how many simulations it was for; n times ``length`` in all, or n at once.
 
     Raises:
         UserError: if the agent has no posterior, or the data fewer than ``length`` transitions.
@@ -152,7 +152,7 @@ class OneMember(nn.Module):
 def input_windows(data: Transitions, length: int) -> Tensor:
     """Every run of ``length`` consecutive rows of one episode, ``[W, length]``.
 
-    Where no episode is so long: of the data, in the order in which they happened.
+    Where no episode is so long: of the data, in the order in which they were recorded.
 
     Raises:
         UserError: if there are fewer transitions than that.
@@ -252,4 +252,4 @@ def describe(ranks: Tensor, draws: int, p_value: float) -> str:
     # the ends, where a narrow belief has them, they scatter more than uniform ones.
     if abs(float(centred.mean())) > 3 * float(centred.std()) / math.sqrt(len(ranks)):
         return "shifted"
-    return "too narrow" if float(centred.square().mean()) > 1 / 12 else "too wide"
+    return "too narrow" if float(centred.square().mean()) > 1 / 12 else "over-dispersed"

@@ -1,4 +1,4 @@
-"""Predictions over several steps beside what really happened: the model rolled along the actions that were taken."""
+"""Predictions over several steps beside the observed states: the model rolled along the actions that were taken."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,18 +15,18 @@ from pyro_dynamics.transitions import Transitions
 
 @dataclass(frozen=True)
 class Forecast:
-    """W windows of H steps, each foretold by P particles from its first state and its actions alone.
+    """W windows of H steps, each predicted by P particles from its first state and its actions alone.
 
     Attributes:
-        draws: foretold states, ``[P, W, H, S]``.
-        happened: the states that came, ``[W, H, S]``.
+        draws: predicted states, ``[P, W, H, S]``.
+        observed: the states that came, ``[W, H, S]``.
         start: the states that the windows begin in, ``[W, S]``.
         environment: of each window, ``[W]``.
         step: within its episode, at which each window begins, ``[W]``.
     """
 
     draws: Tensor
-    happened: Tensor
+    observed: Tensor
     start: Tensor
     environment: Tensor
     step: Tensor

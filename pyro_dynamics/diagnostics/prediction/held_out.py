@@ -1,4 +1,4 @@
-"""How well a trained run foretells episodes that it was not trained on: one step ahead, and many."""
+"""How well a trained run predicts episodes that it was not trained on: one step ahead, and many."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ DRAWS = 100
 
 @dataclass(frozen=True)
 class PredictionQuality:
-    """How well held-out episodes of one environment were foretold.
+    """How well held-out episodes of one environment were predicted.
 
     Attributes:
         transitions: how many.
@@ -33,7 +33,7 @@ class PredictionQuality:
         coverage_by_horizon: share of the states inside 90 % intervals, h steps ahead, h = 1 ... H.
         crps_by_horizon: mean CRPS over state dimensions, each divided by its standard deviation.
         gap: log-likelihood under the right latent less that under the others', in nats for each transition; None
-            where there is no other or no latent. Not above 0: the network does not listen to the latent.
+            where there is no other or no latent. Not above 0: the network does not use the latent.
     """
 
     transitions: int
@@ -52,7 +52,7 @@ class HeldOut:
 
     Attributes:
         quality: of each environment, in order.
-        pit: CDF of the one-step prediction at what happened, for each environment, ``[n_k, T]``.
+        pit: CDF of the one-step prediction at the observed target, for each environment, ``[n_k, T]``.
         horizon: steps H of the many-step predictions.
         forecasts: those, one for each agent of the group.
     """
@@ -64,7 +64,7 @@ class HeldOut:
 
 
 def predict_held_out(group: AgentGroup, data: Transitions, horizon: int, particles: int, seed: int) -> HeldOut:
-    """Foretell episodes from the beliefs as they are now.
+    """Predict episodes from the beliefs as they are now.
 
     Args:
         group: agents that share out the K environments of ``data``.
@@ -95,14 +95,14 @@ def _of_environment(
 ) -> tuple[PredictionQuality, np.ndarray]:
     """Quality, and the one-step PIT ``[n, T]``, of environment k of an agent."""
     own = data.select(data.environment == k)
-    happened = (own.state, own.action, own.next_state, own.environment, generator)
-    log_likelihood = agent.log_predictive(*happened)
-    pit = agent.predictive_pit(*happened)
+    observed = (own.state, own.action, own.next_state, own.environment, generator)
+    log_likelihood = agent.log_predictive(*observed)
+    pit = agent.predictive_pit(*observed)
     with drawing_from(generator):
         latents = agent.posterior().sample((DRAWS,))
     draws, targets = sample_targets(agent, own, latents, generator), agent.task.targets(own.state, own.next_state)
     scale = unit_scale(targets)
-    later, came = many.draws[:, many.environment == k], many.happened[many.environment == k]  # [P, w, H, S], [w, H, S]
+    later, came = many.draws[:, many.environment == k], many.observed[many.environment == k]  # [P, w, H, S], [w, H, S]
     by_horizon = coverage(rank_pit(later, came)).mean(0)
     score = (crps(later, came) / unit_scale(own.state)).mean(dim=(0, 2))
     quality = PredictionQuality(

@@ -9,13 +9,13 @@ from pyro_dynamics.diagnostics.prediction.predictive import LEVEL
 
 
 class AdaptiveIntervals:
-    """Central 90 % intervals whose width follows what happens, for K environments and each target dimension.
+    """Central 90 % intervals whose width follows the observed errors, for K environments and each target dimension.
 
-    A network's own intervals are as wide as its noise, which training sets for all states at once: far too wide where
+    A network's own intervals are as wide as its noise, which training sets for all states at once: over-dispersed where
     a robot stands still, too narrow where the physics are new. Here a factor on the predicted standard deviation
     grows by exp(0.9 rate) after a target outside its interval and shrinks by exp(-0.1 rate) after one inside, so that
     in the long run one target in ten lies outside WHATEVER the belief is. The width, and not the coverage, then
-    tells how good the belief is. The factor starts at 1.
+    shows how good the belief is. The factor starts at 1.
 
     Args:
         environments: number K.
@@ -37,7 +37,7 @@ class AdaptiveIntervals:
         """Whether each target lies in its interval, ``[K, T]``; the widths learn from it afterwards.
 
         Args:
-            pit: the CDF at what happened of the prediction with its standard deviations times :attr:`factor`,
+            pit: the CDF at the observed target of the prediction with its standard deviations times :attr:`factor`,
                 ``[K, T]``.
         """
         inside = (pit - 0.5).abs() <= LEVEL / 2

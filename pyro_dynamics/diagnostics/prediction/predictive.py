@@ -1,16 +1,16 @@
 """Is the one-step predictive distribution calibrated? Probability integral transform and coverage of intervals.
 
 Under a belief q(e) and an ensemble the prediction of a target is a mixture of Gaussians, one for each draw of e and
-each member. Its CDF at what happened, the probability integral transform (PIT), is uniform on [0, 1] if the prediction
-is calibrated (Dawid 1984; Gneiting, Balabdaoui and Raftery 2007): a histogram that is high at both ends tells of
-predictions that are too narrow, one that is high in the middle of predictions that are too wide.
+each member. Its CDF at the observed target, the probability integral transform (PIT), is uniform on [0, 1] if the
+prediction is calibrated (Dawid 1984; Gneiting, Balabdaoui and Raftery 2007): a histogram that is high at both ends
+shows overconfident predictions, one that is high in the middle over-dispersed ones.
 """
 
 import torch
 from torch import Tensor
 
 LEVEL = 0.9
-"""Probability of the central intervals whose coverage is told everywhere."""
+"""Probability of the central intervals whose coverage is reported everywhere."""
 
 
 def coverage(pit: Tensor, level: float = LEVEL) -> Tensor:

@@ -16,7 +16,7 @@ from pyro_dynamics.seeding import derive_generator, drawing_from
 from pyro_dynamics.transitions import Transitions
 
 ENOUGH = 0.85
-"""Share of 90 % regions that must hold the trained latent: exactly 90 % cannot be asked of a few environments."""
+"""Share of 90 % regions that must cover the trained latent: exactly 90 % cannot be asked of a few environments."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def first_episodes(data: Transitions, environments: int) -> list[Transitions]:
     Where a round has several episodes of an environment this is the first.
 
     Args:
-        data: the transitions of one round, in the order in which they happened.
+        data: the transitions of one round, in the order in which they were observed.
         environments: K.
 
     Raises:
@@ -81,7 +81,7 @@ def calibrate(
         episodes: for each step the transitions of one or more environments.
         temperatures: those to try.
         seed: names the random streams, which are the same for each temperature.
-        on_step: told of each step's temperature.
+        on_step: called with each step's temperature.
     """
     rows = []
     for temperature in temperatures:
@@ -100,14 +100,14 @@ class Trace:
         step: ``[N]``.
         log_likelihood: under the belief before the transition was seen, in nats, ``[N]``.
         inside: share of the targets inside their 90 % intervals under the same belief, ``[N]``.
-        holds: whether the belief after the transition holds the true latent in its 90 % region, ``[N]``.
+        covered: whether the belief's 90 % region after the transition covers the true latent, ``[N]``.
     """
 
     environment: Tensor
     step: Tensor
     log_likelihood: Tensor
     inside: Tensor
-    holds: Tensor
+    covered: Tensor
 
 
 def replay(
@@ -120,12 +120,12 @@ def replay(
     """Bring the steps of K episodes into an agent's beliefs, one after the other, and measure before and after each."""
     parts = []
     for now in episodes:
-        happened = (now.state, now.action, now.next_state, now.environment, generator)
-        log_likelihood = agent.log_predictive(*happened)
-        inside = coverage(agent.predictive_pit(*happened))
-        agent.observe(*happened)
-        holds = in_central_region(agent, truth, generator)[now.environment]
-        parts.append((now.environment, now.step, log_likelihood, inside, holds))
+        observed = (now.state, now.action, now.next_state, now.environment, generator)
+        log_likelihood = agent.log_predictive(*observed)
+        inside = coverage(agent.predictive_pit(*observed))
+        agent.observe(*observed)
+        covered = in_central_region(agent, truth, generator)[now.environment]
+        parts.append((now.environment, now.step, log_likelihood, inside, covered))
         on_step()
     return Trace(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
@@ -149,7 +149,7 @@ def _summary(temperature: float, trace: Trace, agent: Agent) -> Calibration:
     return Calibration(
         temperature,
         float(torch.cat(late).float().mean()),
-        [float(holds.float().mean()) for holds in late],
+        [float(covered.float().mean()) for covered in late],
         float(trace.inside.mean()),
         float(trace.log_likelihood.mean()),
         float(agent.posterior().stddev.mean()),
@@ -157,9 +157,9 @@ def _summary(temperature: float, trace: Trace, agent: Agent) -> Calibration:
 
 
 def _second_half(trace: Trace, environment: int) -> Tensor:
-    """``holds`` over the second half of an environment's episode; at its beginning a belief is the prior."""
-    holds = trace.holds[trace.environment == environment]
-    return holds[len(holds) // 2 :]
+    """``covered`` over the second half of an environment's episode; at its beginning a belief is the prior."""
+    covered = trace.covered[trace.environment == environment]
+    return covered[len(covered) // 2 :]
 
 
 def choose(rows: Sequence[Calibration]) -> Calibration:

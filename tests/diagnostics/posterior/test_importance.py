@@ -29,7 +29,7 @@ def test_k_hat_of_a_narrow_gaussian_is_the_theorys(narrow: float) -> None:
     assert found == pytest.approx(1 - 1 / narrow**2, abs=0.1)
 
 
-def test_a_wide_guide_is_safe_and_told_to_be_wide() -> None:
+def test_an_over_dispersed_guide_is_safe_and_reported_as_such() -> None:
     found = weigh(gaussian(1.0), gaussian(3.0))
     assert found.k_hat < 0.1
     assert found.reliable

@@ -45,7 +45,7 @@ def make_agent(guide: Guide) -> Agent:
 
 
 def make_data(agent: Agent) -> Transitions:
-    """Thirty transitions of environment 1, in the order in which they happened, and one of environment 0."""
+    """Thirty transitions of environment 1, in the order in which they were recorded, and one of environment 0."""
     generator = torch.Generator().manual_seed(3)
     state, action = torch.randn(31, 1, generator=generator), torch.randn(31, 1, generator=generator)
     latent = torch.tensor([1.0, -0.5])[: agent.latent_dim].expand(31, -1)
@@ -88,7 +88,7 @@ def test_a_full_rank_guide_agrees_with_nuts_and_with_the_exact_posterior(generat
     assert found.sd == pytest.approx(sd.tolist(), rel=0.05)
 
 
-def test_a_mean_field_guide_is_too_sure_of_a_correlated_posterior(generator: torch.Generator) -> None:
+def test_a_mean_field_guide_is_overconfident_about_a_correlated_posterior(generator: torch.Generator) -> None:
     agent = make_agent(DiagonalGuide(2, 2))
     found = check(agent, generator, chains=1)
     assert found.sd_ratio < 0.8

@@ -1,4 +1,4 @@
-"""Ranks of the truth: uniform for the exact posterior, and telling what is wrong with another."""
+"""Ranks of the truth: uniform for the exact posterior, and showing what is wrong with another."""
 
 from typing import Any
 
@@ -91,21 +91,23 @@ def make_data(episodes: int = 4, steps: int = 30) -> Transitions:
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_ranks_in_the_exact_posterior_are_uniform(at_once: bool, generator: torch.Generator) -> None:
-    told: list[int] = []
-    found = simulation_calibration(make_agent(), make_data(), 400, 8, DRAWS, generator, at_once, told.append)
+    reported: list[int] = []
+    found = simulation_calibration(make_agent(), make_data(), 400, 8, DRAWS, generator, at_once, reported.append)
     assert len(found.ranks) == 400
     assert all(0 <= rank <= DRAWS for row in found.ranks for rank in row)
     assert found.bins == 20
     assert min(found.p_values) > 0.01
     assert found.shape == ["uniform", "uniform"]
-    assert sum(told) == (400 if at_once else 400 * 8)
+    assert sum(reported) == (400 if at_once else 400 * 8)
     assert draw_sbc(found).startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
-    ("kind", "word"), [(NarrowBelief, "too narrow"), (WideBelief, "too wide"), (ShiftedBelief, "shifted")]
+    ("kind", "word"), [(NarrowBelief, "too narrow"), (WideBelief, "over-dispersed"), (ShiftedBelief, "shifted")]
 )
-def test_a_wrong_belief_is_told_by_its_kind(kind: type[RecursiveBelief], word: str, generator: torch.Generator) -> None:
+def test_a_wrong_belief_is_named_by_its_kind(
+    kind: type[RecursiveBelief], word: str, generator: torch.Generator
+) -> None:
     found = simulation_calibration(make_agent(kind), make_data(), 400, 8, DRAWS, generator)
     assert max(found.p_values) < 0.001
     assert found.shape == [word, word]

@@ -62,7 +62,7 @@ def test_coverage_is_a_share_of_the_dimensions() -> None:
 
 
 @pytest.mark.parametrize("agent", ["latent", "generalist", "specialist"])
-def test_every_agent_foretells_a_distribution(agent: str, generator: torch.Generator) -> None:
+def test_every_agent_predicts_a_distribution(agent: str, generator: torch.Generator) -> None:
     group = make_group(agent)
     state, next_state = torch.randn(3, 3, generator=generator), torch.randn(3, 3, generator=generator)
     action, environment = torch.randn(3, 1, generator=generator), torch.tensor([3, 0, 4])
@@ -80,12 +80,12 @@ def test_every_agent_foretells_a_distribution(agent: str, generator: torch.Gener
             assert torch.allclose(pit[row], expected[0], atol=1e-5)
 
 
-def test_adapting_tells_the_pit_of_each_step_before_it_is_seen() -> None:
+def test_adapting_gives_the_pit_of_each_step_before_it_is_seen() -> None:
     group = group_for(make_group("latent"), FAMILY, [3.0, 9.0])
     asked: list[int] = []
     numbers = count()
     for step in adapt(group, FAMILY.make_vector([3.0, 9.0], 4), seed=0, before_step=asked.append):
         assert step.pit.shape == (2, 2)
         assert ((step.pit >= 0) & (step.pit <= 1)).all()
-        assert asked == list(range(next(numbers) + 1))  # told of this step, and not yet of the next
+        assert asked == list(range(next(numbers) + 1))  # reported for this step, and not yet for the next
     assert asked == [0, 1, 2, 3]

@@ -33,21 +33,21 @@ def test_crps_is_unbiased_in_the_number_of_draws(generator: torch.Generator) -> 
 
 
 def test_energy_score_of_one_dimension_is_the_crps(generator: torch.Generator) -> None:
-    draws, happened = torch.randn(50, 6, 1, generator=generator), torch.randn(6, 1, generator=generator)
-    assert torch.allclose(energy_score(draws, happened), crps(draws, happened)[:, 0], atol=1e-5)
+    draws, observed = torch.randn(50, 6, 1, generator=generator), torch.randn(6, 1, generator=generator)
+    assert torch.allclose(energy_score(draws, observed), crps(draws, observed)[:, 0], atol=1e-5)
 
 
 def test_coverage_of_a_calibrated_forecast_is_binomial(generator: torch.Generator) -> None:
     """Forecast and truth from one distribution; a forecast of half the width covers too little."""
     count, particles = 2000, 199
     location = torch.randn(count, generator=generator)
-    happened = location + torch.randn(count, generator=generator)
+    observed = location + torch.randn(count, generator=generator)
     draws = location + torch.randn(particles, count, generator=generator)
     low, high = binom.interval(0.999, count, 0.9)
-    inside = float(coverage(rank_pit(draws, happened)[:, None]).sum())
+    inside = float(coverage(rank_pit(draws, observed)[:, None]).sum())
     assert low <= inside <= high
     narrow = location + 0.5 * (draws - location)
-    assert float(coverage(rank_pit(narrow, happened)[:, None]).sum()) < low
+    assert float(coverage(rank_pit(narrow, observed)[:, None]).sum()) < low
 
 
 def test_rank_pit_stays_inside_and_splits_ties() -> None:

@@ -66,22 +66,22 @@ def linear_agent(belief: str) -> Agent:
 
 
 def stream(contexts: list[float], belief: str = "recursive") -> tuple[Agent, Transitions, np.ndarray, np.ndarray]:
-    """An agent, what happened at each step, and draws of its belief after it with their log density."""
+    """An agent, what was observed at each step, and draws of its belief after it with their log density."""
     agent, generator = linear_agent(belief), torch.Generator().manual_seed(0)
-    happened, latent, log_q = [], [], []
+    observed, latent, log_q = [], [], []
     for step, context in enumerate(contexts):
         state, action = torch.randn(1, 3, generator=generator), torch.randn(1, 1, generator=generator)
         location, scale = agent.model.likelihood(torch.cat([state, action], 1), LATENTS[context][None])
         next_state = state + location + scale * torch.randn(1, 3, generator=generator)
         zero = torch.zeros(1, dtype=torch.long)
-        happened.append(Transitions(state, action, next_state, torch.zeros(1), zero, zero + step))
+        observed.append(Transitions(state, action, next_state, torch.zeros(1), zero, zero + step))
         agent.observe(state, action, next_state, zero, generator)
         posterior = agent.posterior()
         with drawing_from(generator):
             draws = posterior.sample((DRAWS,))
         latent.append(draws[:, 0])
         log_q.append(posterior.log_prob(draws)[:, 0])
-    return agent, Transitions.concatenate(happened), torch.stack(latent).numpy(), torch.stack(log_q).numpy()
+    return agent, Transitions.concatenate(observed), torch.stack(latent).numpy(), torch.stack(log_q).numpy()
 
 
 def judged(
@@ -112,15 +112,15 @@ def test_an_exact_belief_about_what_stays_is_believed() -> None:
 
 
 def test_a_belief_that_is_only_wide_is_not_condemned_and_one_that_is_off_too_is() -> None:
-    agent, happened, latent, log_q = stream([1.0] * STEPS)
+    agent, observed, latent, log_q = stream([1.0] * STEPS)
     mean = latent.mean(1, keepdims=True)
     deviation = latent.std(1, keepdims=True)
     wide, log_q = mean + 8 * (latent - mean), log_q - 2 * math.log(8)
-    found = judged(agent, happened, wide, log_q, [1.0] * STEPS, TEMPERATURE)
+    found = judged(agent, observed, wide, log_q, [1.0] * STEPS, TEMPERATURE)
     assert sum(k_hat > found.threshold for k_hat in found.k_hat) > len(found.k_hat) / 2  # 400 draws are too few
     assert found.verdict.title == "believe"
     assert "but where the belief was only over-dispersed" in found.verdict.why
-    off = judged(agent, happened, wide + 16 * deviation, log_q, [1.0] * STEPS, TEMPERATURE)
+    off = judged(agent, observed, wide + 16 * deviation, log_q, [1.0] * STEPS, TEMPERATURE)
     assert off.verdict.title.startswith("do not believe since step")
 
 
@@ -149,7 +149,7 @@ def test_a_temperature_that_was_not_used_is_noticed() -> None:
     assert max(judged(*stream(contexts), contexts, 0.1).k_hat) > 0.62  # the belief is overconfident for it
 
 
-def test_the_truth_outside_the_decoded_region_is_told() -> None:
+def test_the_truth_outside_the_decoded_region_is_reported() -> None:
     contexts = [-1.0] * 60 + [1.0] * 60
     means = np.array([[2.0, -2.1], [1.0, -1.0], [0.0, 0.2], [-1.0, 1.5], [-2.0, 3.0]])
     found = diagnosed(contexts, trained_means=means, trained_contexts=[-2.0, -1.0, 0.0, 1.0, 2.0], parameters=["tilt"])
@@ -161,7 +161,7 @@ def test_the_truth_outside_the_decoded_region_is_told() -> None:
     assert found.verdict.title == "do not believe since step 60"
 
 
-def test_low_coverage_is_told_with_its_steps_and_needs_no_latent() -> None:
+def test_low_coverage_is_reported_with_its_steps_and_needs_no_latent() -> None:
     agent, data, *_ = stream([1.0] * STEPS)
     coverage = np.concatenate([np.full(70, 0.95), np.full(50, 0.4)])
     found = judged(agent, data, None, None, [1.0] * STEPS, 1.0, coverage=coverage)
@@ -208,7 +208,7 @@ def test_a_probe_needs_numbers_and_contexts_to_spare() -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_the_picture_is_drawn_with_and_without_numbers(named: bool) -> None:
+def test_the_figure_is_drawn_with_and_without_numbers(named: bool) -> None:
     contexts: list[Any] = [-1.0] * 30 + [1.0] * 30
     agent, data, latent, log_q = stream(contexts)
     trained: list[Any] = ["healthy", "back", "front", "knee"] if named else [-1.0, 0.0, 0.5, 1.0]
@@ -297,15 +297,15 @@ def test_files_of_different_lengths_are_refused(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("field", ["state", "next_state", "action", "reward"])
-def test_what_is_not_finite_is_told_with_its_step_and_field(field: str, copy: Path) -> None:
+def test_what_is_not_finite_is_reported_with_its_step_and_field(field: str, copy: Path) -> None:
     arrays = dict(np.load(copy / "transitions.npz"))
     arrays[field].reshape(9, -1)[4, 0] = np.nan
     np.savez(copy / "transitions.npz", **arrays)
-    told = refused(copy)
-    assert f"the {field} of environment 0 at step 4 is not finite" in told
+    message = refused(copy)
+    assert f"the {field} of environment 0 at step 4 is not finite" in message
 
 
-def test_a_belief_that_is_not_finite_is_told(copy: Path) -> None:
+def test_a_belief_that_is_not_finite_is_reported(copy: Path) -> None:
     arrays = dict(np.load(copy / "beliefs.npz"))
     arrays["log_q"][6, 3] = np.inf
     np.savez(copy / "beliefs.npz", **arrays)

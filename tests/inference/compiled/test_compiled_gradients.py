@@ -23,7 +23,7 @@ from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 
 
 @pytest.fixture(autouse=True)
-def nothing_was_told() -> None:
+def nothing_was_reported() -> None:
     fx_graph.warn_once.cache_clear()
 
 
@@ -87,14 +87,14 @@ def test_a_compiled_training_without_a_latent_equals_pyros() -> None:
     assert_the_same(train(DiagonalGuide, latent_dim=0, compiled=True), train(DiagonalGuide, latent_dim=0))
 
 
-def test_without_a_compiler_pyro_does_it_and_one_line_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_pyro_does_it_and_one_line_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_compiler(graph: Any, **_: Any) -> Any:
         raise RuntimeError("no C++ compiler")
 
     monkeypatch.setattr(torch, "compile", no_compiler)
-    with pytest.warns(UserWarning, match=r"slow way: no C\+\+ compiler") as told:
+    with pytest.warns(UserWarning, match=r"slow way: no C\+\+ compiler") as warned:
         ours = train(DiagonalGuide, compiled=True)
-    assert len(told) == 1
+    assert len(warned) == 1
     assert_the_same(ours, train(DiagonalGuide))
 
 

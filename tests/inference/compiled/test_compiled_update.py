@@ -52,7 +52,7 @@ FAMILIES = [DiagonalGuide, FullRankGuide, LowRankGuide, LaplaceGuide, AutoGuide,
 
 @pytest.fixture(autouse=True)
 def fresh_process() -> None:
-    """Nothing was told or compiled before."""
+    """No warning was given and nothing was compiled before."""
     fx_graph.warn_once.cache_clear()
     compiled_update._compiled.clear()
 
@@ -202,15 +202,15 @@ def test_follows_the_exact_kalman_posterior(generator: torch.Generator) -> None:
     assert abs(float(((guide.frozen().mean - mean) / exact_scale).mean())) < 0.1
 
 
-def test_without_a_compiler_pyro_does_it_and_one_line_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_pyro_does_it_and_one_line_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_compiler(*_: Any) -> Any:
         raise RuntimeError("No working C++ compiler found\nand a long tale")
 
     monkeypatch.setattr(compiled_update, "compile_loop", no_compiler)
-    with pytest.warns(UserWarning, match="No working C") as told:
+    with pytest.warns(UserWarning, match="No working C") as warned:
         found, again = (state_after(ensemble(), DiagonalGuide, 2, compiled=True) for _ in range(2))
-    assert len(told) == 1
-    assert "\n" not in str(told[0].message)
+    assert len(warned) == 1
+    assert "\n" not in str(warned[0].message)
     expected = state_after(ensemble(), DiagonalGuide, 2, compiled=False)
     for result in (found, again):
         assert all(torch.equal(result[0][name], value) for name, value in expected[0].items())
@@ -230,9 +230,9 @@ class Bent(DiagonalGuide):
 
 @pytest.mark.usefixtures("uncompiled")
 def test_other_guides_take_pyros_steps() -> None:
-    with pytest.warns(UserWarning, match=r"Bent is no Gaussian.*not compiled") as told:
+    with pytest.warns(UserWarning, match=r"Bent is no Gaussian.*not compiled") as warned:
         found = state_after(linear(), Bent, 2, compiled=True)
-    assert len(told) == 1
+    assert len(warned) == 1
     expected = state_after(linear(), Bent, 2, compiled=False)
     assert all(torch.equal(found[0][name], value) for name, value in expected[0].items())
 
@@ -256,9 +256,9 @@ def test_rows_are_filled_up_so_that_few_shapes_are_compiled(monkeypatch: pytest.
     state_after(likelihood, DiagonalGuide, 2, True, "window", updates=9)
     assert len(compiled_update._compiled[likelihood]) == 5  # 1, 2, 4, 8 and 16 rows
     monkeypatch.setattr(compiled_update, "LIMIT", 1)
-    with pytest.warns(UserWarning, match="more than 1 shapes") as told:
+    with pytest.warns(UserWarning, match="more than 1 shapes") as warned:
         state_after(ensemble(), DiagonalGuide, 2, True, "window", updates=9)
-    assert len(told) == 1
+    assert len(warned) == 1
 
 
 @pytest.mark.parametrize("family", [DiagonalGuide, FullRankGuide, MixtureGuide, affine_flow, auto_flow])
