@@ -106,7 +106,7 @@ class AutoGuide(Guide):
 
     def forward(self, batch: Minibatch, prior: Distribution | None = None) -> Tensor:
         """The Pyro guide: a site ``e`` in the plate ``environment``, beside the model's."""
-        posterior: Any = self.posterior()
+        posterior = self.posterior()
         if isinstance(posterior, InverseAutoregressive):
             posterior = PathGradient(self, posterior)
         with pyro.plate("environment", self.environments, dim=-1):
@@ -152,14 +152,14 @@ class _OneLatent:
         pyro.sample("e", distributions.Normal(torch.zeros(self.latent_dim), 1.0).to_event(1))
 
 
-def _distribution(member: Any) -> Distribution:
+def _distribution(member: autoguide.AutoGuide) -> Distribution:
     """q(e) of one automatic guide, batch shape ``[]``."""
     if isinstance(member, autoguide.AutoNormal):
         return distributions.Normal(member.locs.e, member.scales.e).to_event(1)
     return member.get_posterior()
 
 
-def _stack(members: Sequence[Any], environments: int) -> Distribution:
+def _stack(members: Sequence[autoguide.AutoGuide], environments: int) -> Distribution:
     """One distribution out of K; Gaussians stay Gaussians, so that their divergences stay in closed form."""
     if not members:
         return distributions.Normal(torch.zeros(environments, 0), 1.0).to_event(1)
@@ -177,7 +177,7 @@ def _stack(members: Sequence[Any], environments: int) -> Distribution:
     return distributions.LowRankMultivariateNormal(stack("loc"), stack("cov_factor"), stack("cov_diag"))
 
 
-def _fit_to_prior(member: Any, steps: int = 300, samples: int = 64) -> None:
+def _fit_to_prior(member: autoguide.AutoGuide, steps: int = 300, samples: int = 64) -> None:
     """Bring an automatic guide to N(0, I), unless it is there already, by gradient steps on its divergence."""
     if _from_prior(_distribution(member), samples=4096) < 1e-2:
         return

@@ -3,7 +3,7 @@
 import copy
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import pyro
 import torch
@@ -167,7 +167,7 @@ class FlowPosterior(TransformedNormal):
         super().__init__(batch_shape, like=location)
         self.layers, self.embedding, self.location, self.scale = layers, embedding, location, scale
 
-    def expand(self, batch_shape: _size, _instance: Any = None) -> "FlowPosterior":
+    def expand(self, batch_shape: _size, _instance: object = None) -> "FlowPosterior":
         return FlowPosterior(self.layers, self.embedding, self.location, self.scale, batch_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:

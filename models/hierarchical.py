@@ -9,6 +9,7 @@ from pyro import distributions, poutine
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
+from pyro_dynamics.contracts import Likelihood
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.transitions import Minibatch
 
@@ -27,7 +28,7 @@ class HierarchicalModel(nn.Module):
 
     origin: Tensor
 
-    def __init__(self, likelihood: nn.Module, environments: int, latent_dim: int) -> None:
+    def __init__(self, likelihood: Likelihood, environments: int, latent_dim: int) -> None:
         super().__init__()
         self.likelihood = likelihood
         self.environments = environments

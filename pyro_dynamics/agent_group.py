@@ -169,7 +169,7 @@ class AgentGroup:
             agent.load_state_dict(part)
 
 
-def _require_moments(agent: Agent, state: Any) -> None:
+def _require_moments(agent: Agent, state: object) -> None:
     """Refuse an optimiser's state for parameters of other sizes: torch would take it, and stumble in training."""
     optimiser = state.get("optimiser") if isinstance(state, Mapping) else None
     moments = optimiser.get("state") if isinstance(optimiser, Mapping) else None
@@ -185,7 +185,7 @@ def _require_moments(agent: Agent, state: Any) -> None:
             )
 
 
-def _is_step(value: Any) -> bool:
+def _is_step(value: object) -> bool:
     one = isinstance(value, Tensor) and value.numel() == 1 and value.is_floating_point()
     return one or (isinstance(value, int | float) and not isinstance(value, bool))
 

@@ -46,6 +46,7 @@ class CEM(Planner):
     """:func:`plan_cem` from the last plan, with 0 as the new last action (PETS)."""
 
     Config = CEMConfig
+    config: CEMConfig
 
     def plan(
         self, objective: Callable[[], Objective], shape: tuple[int, int, int], generator: torch.Generator

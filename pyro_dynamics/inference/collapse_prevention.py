@@ -5,14 +5,14 @@ then holds each q(e_k) at the prior, and it takes thousands of steps to come fre
 hold, means apart make e worth listening to from the start. Measurements: docs/collapse.md.
 """
 
-from typing import Any
-
 import torch
 from pyro.distributions import Delta
 from pyro.poutine.messenger import Messenger
+from pyro.poutine.runtime import Message
 from torch import Tensor
 from torch.distributions import kl_divergence
 
+from pyro_dynamics.contracts import VariationalGuide
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.gaussians import gaussian_moments
 
@@ -34,9 +34,9 @@ class LatentSite(Messenger):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sites: list[Any] = []
+        self.sites: list[Message] = []
 
-    def _pyro_post_sample(self, message: Any) -> None:
+    def _pyro_post_sample(self, message: Message) -> None:
         if message["name"] == "e":
             self.sites.append(message)
 
@@ -75,7 +75,7 @@ class LatentSite(Messenger):
         return (times * (counted - divergence)).sum()
 
 
-def check_movable(guide: Any) -> None:
+def check_movable(guide: VariationalGuide) -> None:
     """Refuse, before any work, a guide whose means :func:`move_apart` could not place.
 
     Raises:
@@ -91,7 +91,7 @@ def check_movable(guide: Any) -> None:
 
 
 @torch.no_grad()
-def move_apart(guide: Any, spread: float, generator: torch.Generator) -> None:
+def move_apart(guide: VariationalGuide, spread: float, generator: torch.Generator) -> None:
     """Add independent N(0, spread^2) draws to the means ``[K, d]`` of a Gaussian guide; covariances stay.
 
     Raises:

@@ -15,6 +15,7 @@ from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor
 from tqdm import tqdm
 
+from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.collapse_prevention import LatentSite, check_movable, kl_weight, move_apart
 from pyro_dynamics.inference.compiled.compiled_gradients import CompiledGradients
@@ -88,7 +89,7 @@ class OfflineInference:
         UserError: if the means shall be moved apart and the guide cannot take over a Gaussian.
     """
 
-    def __init__(self, model: Any, guide: Any, config: OfflineConfig) -> None:
+    def __init__(self, model: DynamicsModel, guide: VariationalGuide, config: OfflineConfig) -> None:
         self.model, self.guide, self.config = model, guide, config
         self.elbo = TraceMeanField_ELBO(max_plate_nesting=2)(model, guide)
         # Adam adds the gradient of the weights' decay: through the loss it would cost a tenth of a step.

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution
+from torch.types import _size
 
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief, clone_state
@@ -55,6 +56,7 @@ class ChangepointBelief(Belief):
     """
 
     Config = ChangepointConfig
+    config: ChangepointConfig
 
     def set_prior(self) -> None:
         super().set_prior()
@@ -155,7 +157,7 @@ class HypothesisMixture(Distribution):
         super().__init__(log_weight.shape[:1], parts.event_shape, validate_args=False)
         self.log_weight, self.parts = log_weight, parts
 
-    def sample(self, sample_shape: Any = ()) -> Tensor:
+    def sample(self, sample_shape: _size = ()) -> Tensor:
         draws = self.parts.sample(torch.Size(sample_shape)).unflatten(-2, self.log_weight.shape)
         chosen = Categorical(logits=self.log_weight).sample(torch.Size(sample_shape))
         return draws.take_along_dim(chosen[..., None, None], dim=-2).squeeze(-2)

@@ -8,13 +8,14 @@ from torch import Tensor
 from torch.func import functional_call, grad_and_value
 from torch.utils._pytree import tree_map
 
+from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.cuda_graphs import Captured
 from pyro_dynamics.errors import first_line
 from pyro_dynamics.inference.compiled.fx_graph import CompilationFailed, quiet, traced, warn_once
+from pyro_dynamics.inference.compiled.reparameterisation import Tensors
 from pyro_dynamics.inference.compiled.traced_elbo import (
     Data,
     Site,
-    Tensors,
     View,
     gather,
     negative_elbo,
@@ -44,7 +45,7 @@ class CompiledGradients:
         batch_size: rows B of each member in a minibatch.
     """
 
-    def __init__(self, model: Any, guide: Any, batch_size: int) -> None:
+    def __init__(self, model: DynamicsModel, guide: VariationalGuide, batch_size: int) -> None:
         self.model, self.guide, self.batch_size = model, guide, batch_size
         self._gradients: Gradients | None = None
         self._site: Site = "posterior"
@@ -100,7 +101,9 @@ class CompiledGradients:
             network = View(self.model)
             loss = negative_elbo(self.model, View(self.guide), self.model.prior(), self._site)
 
-            def of_each(phi: Tensors, theta: Tensors, noise: Any, data: Data, share: Tensor) -> tuple[Tensor, Tensor]:
+            def of_each(
+                phi: Tensors, theta: Tensors, noise: tuple[Tensor, ...], data: Data, share: Tensor
+            ) -> tuple[Tensor, Tensor]:
                 of_one = share * loss(phi, theta, noise, data)
                 weights = {f"module.{name}": value for name, value in theta.items()}
                 return of_one + functional_call(network, weights, (lambda model: model.likelihood.penalty(),)), of_one
