@@ -58,6 +58,13 @@ class Likelihood(Module, Protocol):
         """Adam's decay of each parameter that has one."""
 
 
+class Linearisable(Protocol):
+    """A likelihood that knows how it changes with the latent."""
+
+    def linearised(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Location and scale, and their slopes in the latent: see :meth:`pyro_dynamics.models.Ensemble.linearised`."""
+
+
 class DynamicsModel(Module, Protocol):
     """A Pyro model over K environments: see :class:`pyro_dynamics.models.HierarchicalModel`."""
 

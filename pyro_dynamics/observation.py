@@ -107,12 +107,13 @@ def marginal_cdf(distribution: Distribution, targets: Tensor, factor: Tensor | N
     Raises:
         UserError: if the CDF is not known.
     """
-    base: Any = distribution.base_dist if isinstance(distribution, Independent) else distribution
+    base: Distribution = distribution.base_dist if isinstance(distribution, Independent) else distribution
     if isinstance(base, MultivariateNormal | LowRankMultivariateNormal):
         base = Normal(base.mean, base.stddev, validate_args=False)
     if isinstance(base, Normal):
         scale = base.scale if factor is None else factor * base.scale
-        return Normal(base.loc, scale, validate_args=False).cdf(targets)
+        cdf: Tensor = Normal(base.loc, scale, validate_args=False).cdf(targets)
+        return cdf
     if factor is not None:
         centre = base.loc if isinstance(base, StudentT) else base.mean
         targets = centre + (targets - centre) / factor

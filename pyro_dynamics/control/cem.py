@@ -81,7 +81,7 @@ def plan_cem(objective: Callable[[], Objective], mean: Tensor, config: CEMConfig
         mean = torch.where(unfinished, new_mean.lerp(mean, config.smoothing), mean)
         variance = torch.where(unfinished, new_variance.lerp(variance, config.smoothing), variance)
         unfinished = variance.amax(dim=(1, 2), keepdim=True) > config.min_variance
-        if mean.device.type == "cpu" and not unfinished.any():  # to ask a GPU would take longer than to go on
+        if mean.device.type == "cpu" and not unfinished.any():  # to ask a GPU would take longer than another iteration
             break
     return mean
 

@@ -1,13 +1,14 @@
 """The extended Kalman (Laplace) update: Newton steps on the log-posterior of e instead of gradient steps on an ELBO."""
 
 from dataclasses import dataclass
+from typing import cast
 
 import pyro
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
+from pyro_dynamics.contracts import DynamicsModel, Linearisable, VariationalGuide
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.beliefs.contract import UPDATES
 from pyro_dynamics.inference.gaussians import gaussian_moments
@@ -126,7 +127,8 @@ def _slopes(model: DynamicsModel, inputs: Tensor, latent: Tensor) -> tuple[Tenso
     (torch.func.jvp computes the same, five times slower here.)
     """
     if has_default_observation(model) and hasattr(model.likelihood, "linearised"):
-        return model.likelihood.linearised(inputs, latent)[:3]
+        location, scale, slopes, _ = cast(Linearisable, model.likelihood).linearised(inputs, latent)
+        return location, scale, slopes
     with torch.enable_grad():
         latent = latent.detach().requires_grad_()
         with pyro.validation_enabled(False):

@@ -87,7 +87,8 @@ class SVIUpdate:
         free: list[Parameter],
     ) -> None:
         """The steps on Pyro's ELBO, which takes any guide."""
-        elbo = TraceMeanField_ELBO(self.config.samples, max_plate_nesting=2, vectorize_particles=True)(model, guide)
+        elbo = TraceMeanField_ELBO(self.config.samples, max_plate_nesting=2, vectorize_particles=True)
+        of_guide = elbo(model, guide)  # type: ignore[arg-type]  # both are modules, which a protocol cannot say
         optimiser = torch.optim.Adam(free, lr=self.config.learning_rate, fused=True)
         with (
             pyro.settings.context(module_local_params=True),
@@ -97,5 +98,5 @@ class SVIUpdate:
         ):
             for _ in range(self.config.steps):
                 optimiser.zero_grad()
-                elbo(batch, prior).backward()
+                of_guide(batch, prior).backward()
                 optimiser.step()

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -213,7 +214,7 @@ def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("compiled_anew")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_without_a_compiler_torch_plans_and_one_line_tells(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.warns(UserWarning, match="there is no C compiler"):
         assert not fused.can_fuse(dtype)
     net = ensemble(dtype)

@@ -54,7 +54,7 @@ class CompiledGradients:
     def __call__(self, batch: Minibatch) -> Tensor | None:
         """The loss, negative ELBO / N, a scalar in nats; its draws come from torch's global generator.
 
-        None where it cannot be compiled: then nothing was changed or drawn, and one warning a process has told why.
+        None where it cannot be compiled: then nothing was changed or drawn, and one warning per process has said why.
         """
         if not self._possible:
             return None
@@ -112,8 +112,9 @@ class CompiledGradients:
             there = arguments if device is None else tree_map(lambda x: x.to(device), arguments)
             graph = traced(grad_and_value(of_each, argnums=(0, 1), has_aux=True), *there)
             compiled = torch.compile(graph, fullgraph=True, dynamic=False, options={"size_asserts": False})
-            self._gradients = compiled if device is None else Captured(compiled, device, None, *there)
+            gradients: Gradients = compiled if device is None else Captured(compiled, device, None, *there)
+            self._gradients = gradients
             with quiet():  # at the first call it compiles
-                return self._gradients(*arguments)
+                return gradients(*arguments)
         except Exception as fault:  # whatever the compiler stumbles over
             raise CompilationFailed(first_line(fault)) from fault

@@ -115,7 +115,7 @@ def fit_compiled(
         generator: source of the guide's samples.
 
     Returns:
-        Whether it was done; where not, nothing was changed or drawn, and one warning a process has told why.
+        Whether it was done; where not, nothing was changed or drawn, and one warning per process has said why.
     """
     before = generator.get_state()
     try:
@@ -247,7 +247,8 @@ def compile_loop(step: GraphModule, constants: int) -> Loop:
             after = within(*leaves, *drawn, rates.index_select(0, at)[0], *given)
             return index + 1, *tree_unflatten(after, structure)
 
-        return while_loop(goes_on, body, (torch.tensor(0), *state))[1:]
+        after: State = while_loop(goes_on, body, (torch.tensor(0), *state))[1:]
+        return after
 
     # torch.compile keeps what it compiled with the code, and stops at eight graphs: every loop gets code of its own.
     loop.__code__ = loop.__code__.replace()

@@ -63,7 +63,8 @@ def put_together(like: Distribution, tensors: Tensors) -> Distribution:
         return copy.deepcopy(like, {id(part): tensors[name] for name, part in _tensors_within(like, "")})
     location, spread, *others = tensors.values()
     if isinstance(like, Independent):
-        return distributions.Normal(location, spread).to_event(1)
+        independent: Distribution = distributions.Normal(location, spread).to_event(1)
+        return independent
     if isinstance(like, LowRankMultivariateNormal):
         return distributions.LowRankMultivariateNormal(location, spread, others[0])
     return distributions.MultivariateNormal(location, scale_tril=spread)

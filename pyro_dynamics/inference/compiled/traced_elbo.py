@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, Normal, kl_divergence
 from torch.func import functional_call
 
-from pyro_dynamics.contracts import DynamicsModel, Module, VariationalGuide
+from pyro_dynamics.contracts import DynamicsModel, Linearisable, Module, VariationalGuide
 from pyro_dynamics.inference.compiled.reparameterisation import (
     Tensors,
     from_noise,
@@ -86,12 +86,14 @@ def negative_elbo(model: DynamicsModel, view: View, prior: Distribution, site: S
 
     def log_density(model: DynamicsModel, inputs: Tensor, latent: Tensor, targets: Tensor) -> Tensor:
         if linearised:
-            location, scale = _by_linearisation(model.likelihood, inputs, latent)
-            return Normal(location, scale).log_prob(targets).sum(-1)
+            location, scale = _by_linearisation(cast(Linearisable, model.likelihood), inputs, latent)
+            by_row: Tensor = Normal(location, scale).log_prob(targets).sum(-1)
+            return by_row
         return observation(model, inputs, latent).log_prob(targets)
 
     def of_posterior(use: Callable[[Distribution], Tensor], parameters: Tensors, data: Data) -> Tensor:
-        return functional_call(view, {**parameters, **data.fixed}, (lambda guide: use(guide.posterior()),))
+        found: Tensor = functional_call(view, {**parameters, **data.fixed}, (lambda guide: use(guide.posterior()),))
+        return found
 
     def divergence(parameters: Tensors, latent: Tensor, data: Data) -> Tensor:
         before = put_together(prior, data.prior)
@@ -111,12 +113,13 @@ def negative_elbo(model: DynamicsModel, view: View, prior: Distribution, site: S
         with pyro.validation_enabled(False):
             log_likelihood = functional_call(network, tensors, (log_density, inputs, rows, data.targets))
         distance = divergence(parameters, latent, data).sum() if infers else 0.0  # an oracle's is given
-        return distance - (data.weights * log_likelihood).sum() / len(latent)
+        total: Tensor = distance - (data.weights * log_likelihood).sum() / len(latent)
+        return total
 
     return loss
 
 
-def _by_linearisation(likelihood: Any, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+def _by_linearisation(likelihood: Linearisable, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
     """Location and scale, as functions of the latent that are linear from where it is."""
     still = latent.detach()
     location, scale, *slopes = likelihood.linearised(inputs, still)
@@ -159,11 +162,12 @@ def site_of(guide: VariationalGuide, prior: Distribution, batch: Minibatch) -> S
     posterior = guide.posterior()
     with torch.random.fork_rng(devices=[]):
         site = poutine.trace(guide).get_trace(batch, prior).nodes["e"]
+    value, found = cast(Tensor, site["value"]), cast(Distribution, site["fn"])
     if is_gaussian(posterior) and is_gaussian(prior):
-        if torch.equal(site["value"], posterior.mean):
+        if torch.equal(value, posterior.mean):
             return "point"
-        return "posterior" if type(site["fn"]) is type(posterior) and is_gaussian(site["fn"]) else None
-    moving = getattr(site["fn"], "moving", None)  # as the guides' PathGradient has it
+        return "posterior" if type(found) is type(posterior) and is_gaussian(found) else None
+    moving = getattr(found, "moving", None)  # as the guides' PathGradient has it
     return "path" if type(moving) is type(posterior) and hasattr(moving, "from_noise") else None
 
 
