@@ -111,7 +111,7 @@ class TrajectorySampler:
         """Targets drawn from a distribution that is no Gaussian."""
         if self.common_noise:
             raise UserError(
-                f"common noise is the noise of a Gaussian likelihood, and this one is a {kind(predicted)}: "
+                f"common random numbers need a Gaussian likelihood, and this one is a {kind(predicted)}: "
                 "leave --controller.common-noise out"
             )
         return draw(predicted, generator)

@@ -469,7 +469,7 @@ def test_planning_draws_from_the_hook(kind: Any) -> None:
 
 def test_common_noise_is_a_gaussians() -> None:
     assert len(one_draw_each(Noisy, common_noise=True).unique()) == 1
-    with pytest.raises(UserError, match=r"common noise.*StudentT"):
+    with pytest.raises(UserError, match=r"common random numbers.*StudentT"):
         one_draw_each(Student, common_noise=True)
 
 

@@ -56,7 +56,7 @@ Loop = Callable[[State, tuple[Tensor, ...], Tensor, Data], State]
 
 
 class Steps(Protocol):
-    """How many steps, how long, and by how many draws: what is read of :class:`SVIUpdateConfig`."""
+    """The number of steps, their learning rate and draws: what is read of :class:`SVIUpdateConfig`."""
 
     @property
     def steps(self) -> int:
