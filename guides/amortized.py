@@ -102,7 +102,8 @@ class AmortizedGuide(Guide):
         given = torch.arange(window.shape[1], device=count.device) < count[:, None]
         precision = power * given[..., None] * torch.exp(-2 * MOST_LOG_SCALE * raw.tanh())
         total = 1 + precision.sum(1)
-        return distributions.Normal((precision * mean).sum(1) / total, total.rsqrt()).to_event(1)
+        posterior: Distribution = distributions.Normal((precision * mean).sum(1) / total, total.rsqrt()).to_event(1)
+        return posterior
 
     def forward(self, batch: Minibatch, prior: Distribution | None = None) -> Tensor:
         """The Pyro guide: a site ``e`` that is encoded from the minibatch."""

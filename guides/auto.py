@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import pyro
 import torch
@@ -92,25 +92,26 @@ class AutoGuide(Guide):
             )
         self.members = nn.ModuleList(self._member() for _ in range(environments if latent_dim else 0))
 
-    def _member(self) -> nn.Module:
+    def _member(self) -> autoguide.AutoGuide:
         """An automatic guide over one latent."""
         start = {"init_scale": float(self.config.initial_scale), "init_loc_fn": autoguide.init_to_mean}
         with pyro.settings.context(module_local_params=True):
             make = getattr(autoguide, self.config.kind)
-            member = make(_OneLatent(self.latent_dim), **({} if self.config.kind == "AutoIAFNormal" else start))
+            settings = {} if self.config.kind == "AutoIAFNormal" else start
+            member: autoguide.AutoGuide = make(_OneLatent(self.latent_dim), **settings)
             member()  # it has no parameters before its first call
         return member
 
     def posterior(self) -> Distribution:
-        return _stack(list(self.members), self.environments)
+        return _stack([cast(autoguide.AutoGuide, member) for member in self.members], self.environments)
 
     def forward(self, batch: Minibatch, prior: Distribution | None = None) -> Tensor:
         """The Pyro guide: a site ``e`` in the plate ``environment``, beside the model's."""
-        posterior: Any = self.posterior()
+        posterior = self.posterior()
         if isinstance(posterior, InverseAutoregressive):
             posterior = PathGradient(self, posterior)
         with pyro.plate("environment", self.environments, dim=-1):
-            return pyro.sample("e", posterior)
+            return pyro.sample("e", posterior)  # type: ignore[arg-type]  # torch and Pyro distributions
 
     def frozen(self) -> Distribution:
         """:meth:`posterior` as a constant. An automatic guide must not be copied: ``deepcopy`` breaks the original."""
@@ -125,7 +126,7 @@ class AutoGuide(Guide):
             if self.latent_dim:
                 fresh.to(next(self.parameters()))
                 first, *others = fresh.members
-                _fit_to_prior(first)
+                _fit_to_prior(cast(autoguide.AutoGuide, first))
                 for other in others:
                     other.load_state_dict(first.state_dict())
         return fresh
@@ -152,17 +153,20 @@ class _OneLatent:
         pyro.sample("e", distributions.Normal(torch.zeros(self.latent_dim), 1.0).to_event(1))
 
 
-def _distribution(member: Any) -> Distribution:
+def _distribution(member: autoguide.AutoGuide) -> Distribution:
     """q(e) of one automatic guide, batch shape ``[]``."""
     if isinstance(member, autoguide.AutoNormal):
-        return distributions.Normal(member.locs.e, member.scales.e).to_event(1)
-    return member.get_posterior()
+        independent: Distribution = distributions.Normal(member.locs.e, member.scales.e).to_event(1)
+        return independent
+    posterior: Distribution = member.get_posterior()
+    return posterior
 
 
-def _stack(members: Sequence[Any], environments: int) -> Distribution:
+def _stack(members: Sequence[autoguide.AutoGuide], environments: int) -> Distribution:
     """One distribution out of K; Gaussians stay Gaussians, so that their divergences stay in closed form."""
     if not members:
-        return distributions.Normal(torch.zeros(environments, 0), 1.0).to_event(1)
+        empty: Distribution = distributions.Normal(torch.zeros(environments, 0), 1.0).to_event(1)
+        return empty
     if isinstance(members[0], autoguide.AutoIAFNormal):
         return InverseAutoregressive.of([member.transform[0] for member in members])
     each: list[Any] = [_distribution(member) for member in members]
@@ -171,13 +175,14 @@ def _stack(members: Sequence[Any], environments: int) -> Distribution:
         return torch.stack([getattr(one, name) for one in each])
 
     if isinstance(each[0], Independent):
-        return distributions.Normal(stack("mean"), stack("stddev")).to_event(1)
+        independent: Distribution = distributions.Normal(stack("mean"), stack("stddev")).to_event(1)
+        return independent
     if isinstance(each[0], MultivariateNormal):
         return distributions.MultivariateNormal(stack("loc"), scale_tril=stack("scale_tril"))
     return distributions.LowRankMultivariateNormal(stack("loc"), stack("cov_factor"), stack("cov_diag"))
 
 
-def _fit_to_prior(member: Any, steps: int = 300, samples: int = 64) -> None:
+def _fit_to_prior(member: autoguide.AutoGuide, steps: int = 300, samples: int = 64) -> None:
     """Bring an automatic guide to N(0, I), unless it is there already, by gradient steps on its divergence."""
     if _from_prior(_distribution(member), samples=4096) < 1e-2:
         return
@@ -197,4 +202,5 @@ def _from_prior(q: Distribution, samples: int) -> Tensor:
         return kl_divergence(q, prior)
     except NotImplementedError:
         draws = q.rsample(torch.Size([samples]))
-        return (q.log_prob(draws) - prior.log_prob(draws)).mean()
+        estimate: Tensor = (q.log_prob(draws) - prior.log_prob(draws)).mean()
+        return estimate

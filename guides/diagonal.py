@@ -45,12 +45,14 @@ class DiagonalGuide(Guide):
         self.log_scale = nn.Parameter(torch.full((environments, latent_dim), config.initial_scale).log())
 
     def posterior(self) -> Distribution:
-        return distributions.Normal(self.location, self.log_scale.exp()).to_event(1)
+        posterior: Distribution = distributions.Normal(self.location, self.log_scale.exp()).to_event(1)
+        return posterior
 
     def frozen(self) -> Distribution:
         # Without the copy of the module: every control step asks for it many times.
         location, log_scale = self.location.detach().clone(), self.log_scale.detach()
-        return distributions.Normal(location, log_scale.exp()).to_event(1)
+        posterior: Distribution = distributions.Normal(location, log_scale.exp()).to_event(1)
+        return posterior
 
     def for_environments(self, environments: int) -> "DiagonalGuide":
         return DiagonalGuide(environments, self.latent_dim, DiagonalConfig(initial_scale=1.0)).to(self.location)

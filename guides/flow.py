@@ -3,7 +3,7 @@
 import copy
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import pyro
 import torch
@@ -92,7 +92,8 @@ class FlowGuide(Guide):
     def posterior(self) -> Distribution:
         scale = self.log_scale.exp()
         if not self.latent_dim:
-            return Normal(self.location, scale).to_event(1)
+            empty: Distribution = Normal(self.location, scale).to_event(1)
+            return empty
         return FlowPosterior(self.layers, self.embedding, self.location, scale, self.location.shape[:1])
 
     def forward(self, batch: Minibatch, prior: Distribution | None = None) -> Tensor:
@@ -146,8 +147,10 @@ class FlowLayer(nn.Module):
         h = self.network(torch.cat([x.expand(2, *x.shape), contexts], -1))
         parameters = (h[0] - h[1]).unflatten(-1, (self.latent_dim, -1)).split(self.sizes, -1)
         if self.kind == "spline":
-            return MonotonicRQSTransform(*parameters)
-        return MonotonicAffineTransform(*(parameter.squeeze(-1) for parameter in parameters))
+            spline: Transform = MonotonicRQSTransform(*parameters)
+            return spline
+        affine: Transform = MonotonicAffineTransform(*(parameter.squeeze(-1) for parameter in parameters))
+        return affine
 
 
 class FlowPosterior(TransformedNormal):
@@ -167,7 +170,7 @@ class FlowPosterior(TransformedNormal):
         super().__init__(batch_shape, like=location)
         self.layers, self.embedding, self.location, self.scale = layers, embedding, location, scale
 
-    def expand(self, batch_shape: _size, _instance: Any = None) -> "FlowPosterior":
+    def expand(self, batch_shape: _size, _instance: object = None) -> "FlowPosterior":
         return FlowPosterior(self.layers, self.embedding, self.location, self.scale, batch_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -50,7 +50,8 @@ class FullRankGuide(Guide):
 
     def posterior(self) -> Distribution:
         if not self.latent_dim:  # as a generalist has it; torch cannot factorise an empty matrix
-            return distributions.Normal(self.location, self.log_scale.exp()).to_event(1)
+            empty: Distribution = distributions.Normal(self.location, self.log_scale.exp()).to_event(1)
+            return empty
         unit = torch.eye(self.latent_dim, dtype=self.lower.dtype, device=self.lower.device).repeat(
             self.environments, 1, 1
         )

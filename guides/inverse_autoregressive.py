@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from pyro.distributions.transforms import AffineAutoregressive
@@ -60,7 +59,7 @@ class InverseAutoregressive(TransformedNormal):
             torch.Size([len(transforms)]),
         )
 
-    def expand(self, batch_shape: _size, _instance: Any = None) -> "InverseAutoregressive":
+    def expand(self, batch_shape: _size, _instance: object = None) -> "InverseAutoregressive":
         weights = self.hidden_weight, self.hidden_bias, self.output_weight, self.output_bias
         return InverseAutoregressive(*weights, self.log_scale_range, batch_shape)
 

@@ -1,4 +1,4 @@
-"""The true context in the place of the latent: nothing is inferred. The oracle, yardstick of all that infer."""
+"""The true context in the place of the latent: nothing is inferred. The oracle, the reference for all that infer."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,14 +17,14 @@ Encode = Callable[[Sequence[Any]], Any]
 
 
 class KnownGuide(Guide):
-    """q(e_k) is all at the encoded true context of environment k, which :meth:`tell` sets; nothing is learned.
+    """q(e_k) is all at the encoded true context of environment k, which :meth:`set_context` sets; nothing is learned.
 
     The context is given, and no random variable: its site has no divergence from the prior N(0, I), not even the
     constant -log p(e_k) that a point would count for. So what is reported as the ELBO of an oracle is the
     log-likelihood log p(s' | s, a, context) alone, as for a generalist or specialist, which have no latent either. An
     ELBO of a latent agent is lower than that of an oracle with the same predictions by its divergence.
 
-    Environments that were not told of yet stand at 0, the mean of the contexts that were trained on.
+    Environments whose context was not given yet stand at 0, the mean of the contexts that were trained on.
 
     Args:
         environments: number K of environments.
@@ -48,7 +48,7 @@ class KnownGuide(Guide):
             UserError: if one is None, which is how a log says that it is not known.
         """
         if any(context is None for context in contexts):
-            raise UserError("an oracle must be told the true context: give it by --context or --schedule")
+            raise UserError("an oracle must be given the true context: set it by --context or --schedule")
         self.location = torch.as_tensor(self.encode(contexts)).to(self.location).view_as(self.location)
 
     def posterior(self) -> Distribution:

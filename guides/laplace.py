@@ -39,7 +39,8 @@ class LaplaceGuide(Guide):
 
     def posterior(self) -> Distribution:
         if not self.latent_dim:  # as a generalist has it; torch cannot check an empty matrix
-            return distributions.Normal(self.location, torch.ones_like(self.location)).to_event(1)
+            empty: Distribution = distributions.Normal(self.location, torch.ones_like(self.location)).to_event(1)
+            return empty
         return distributions.MultivariateNormal(self.location, scale_tril=self.scale_tril)
 
     def for_environments(self, environments: int) -> "LaplaceGuide":

@@ -124,4 +124,5 @@ class Mixture(distributions.MixtureSameFamily):
         index = (uniform[..., None] > upper).sum(-1)
         chosen = (index[..., None] == torch.arange(upper.shape[-1] + 1, device=index.device)).to(normal)[..., None]
         normals = self.component_distribution.base_dist
-        return (chosen * normals.loc).sum(-2) + (chosen * normals.scale).sum(-2) * normal
+        draw: Tensor = (chosen * normals.loc).sum(-2) + (chosen * normals.scale).sum(-2) * normal
+        return draw

@@ -35,7 +35,7 @@ class PathGradient(TorchDistribution):
         self.guide, self.moving = guide, posterior
         super().__init__(posterior.batch_shape, posterior.event_shape, validate_args=False)
 
-    def expand(self, batch_shape: _size, _instance: Any = None) -> "PathGradient":
+    def expand(self, batch_shape: _size, _instance: object = None) -> "PathGradient":
         return PathGradient(self.guide, self.moving.expand(torch.Size(batch_shape)))
 
     def rsample(self, sample_shape: _size = torch.Size()) -> Tensor:  # noqa: B008  # torch's own signature

@@ -69,4 +69,5 @@ def normal_nodes(count: int, dim: int) -> Tensor:
         uniform = torch.cat([uniform, SobolEngine(dim - 1).draw(half, dtype=torch.float64) + 0.5 / half], dim=1)
     z = math.sqrt(2) * torch.erfinv(2 * uniform - 1)
     z = torch.cat([z, -z])
-    return torch.linalg.solve_triangular(torch.linalg.cholesky(z.mT @ z / count), z.mT, upper=False).mT
+    nodes: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(z.mT @ z / count), z.mT, upper=False).mT
+    return nodes

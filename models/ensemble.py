@@ -111,7 +111,8 @@ class Ensemble(nn.Module):
     def in_bfloat16(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
         """Layer by layer, by torch's own operations; a few rows in float32."""
         if inputs.shape[1] <= ROWS_IN_CACHE:
-            return self(inputs, latent)
+            same: tuple[Tensor, Tensor] = self(inputs, latent)
+            return same
         x = self._layers_in_cache(torch.cat([self._normalised(inputs), latent], dim=-1), torch.bfloat16)
         return self._location_and_scale(x, inputs.shape)
 
@@ -227,4 +228,5 @@ def _rows(x: Tensor) -> Tensor:
 
 def _unstacked(x: Tensor, shape: torch.Size) -> Tensor:
     """Rows ``[M, R, ...]`` in the shape of the inputs ``[..., M, B, F + A]`` that they came from."""
-    return x.unflatten(1, (-1, shape[-2])).transpose(0, 1).reshape(*shape[:-1], *x.shape[2:])
+    rows: Tensor = x.unflatten(1, (-1, shape[-2])).transpose(0, 1).reshape(*shape[:-1], *x.shape[2:])
+    return rows

@@ -148,7 +148,7 @@ class _Network(ctypes.Structure):
 
 
 def can_fuse(dtype: torch.dtype) -> bool:
-    """Whether the processor can, and the C code compiles; if it does not compile, one warning tells why."""
+    """Whether the processor can, and the C code compiles; if it does not compile, one warning says why."""
     return dtype in NEEDED and NEEDED[dtype] <= _processor() and _library(dtype) is not None
 
 
@@ -198,10 +198,12 @@ def _filled(x: Tensor) -> Tensor:
 
 def _in_columns(weight: Tensor) -> Tensor:
     """``[M, in, out]`` as ``[M, out / 32, in, 32]``, see fused_float32.h."""
-    return _filled(weight).unflatten(2, (-1, 32)).transpose(1, 2)
+    columns: Tensor = _filled(weight).unflatten(2, (-1, 32)).transpose(1, 2)
+    return columns
 
 
 def _in_tiles(weight: Tensor) -> Tensor:
     """``[M, in, out]`` as ``[M, out / 16, in / 2, 16, 2]`` in bfloat16, see fused_bfloat16.h."""
     weight = _filled(_filled(weight).mT).mT.bfloat16()
-    return weight.unflatten(2, (-1, 16)).unflatten(1, (-1, 2)).permute(0, 3, 1, 4, 2)
+    tiles: Tensor = weight.unflatten(2, (-1, 16)).unflatten(1, (-1, 2)).permute(0, 3, 1, 4, 2)
+    return tiles

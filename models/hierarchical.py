@@ -9,6 +9,7 @@ from pyro import distributions, poutine
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
+from pyro_dynamics.contracts import Likelihood
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.transitions import Minibatch
 
@@ -27,7 +28,7 @@ class HierarchicalModel(nn.Module):
 
     origin: Tensor
 
-    def __init__(self, likelihood: nn.Module, environments: int, latent_dim: int) -> None:
+    def __init__(self, likelihood: Likelihood, environments: int, latent_dim: int) -> None:
         super().__init__()
         self.likelihood = likelihood
         self.environments = environments
@@ -36,7 +37,8 @@ class HierarchicalModel(nn.Module):
 
     def prior(self) -> Distribution:
         """p(e_k) = N(0, I): batch shape ``[K]``, event shape ``[d]``."""
-        return distributions.Normal(self.origin, torch.ones_like(self.origin)).to_event(1)
+        prior: Distribution = distributions.Normal(self.origin, torch.ones_like(self.origin)).to_event(1)
+        return prior
 
     def observation(self, inputs: Tensor, latent: Tensor) -> Distribution:
         """p(delta | s, a, e) of each row by itself (Eq. 1): the one place that says the likelihood.
@@ -49,7 +51,8 @@ class HierarchicalModel(nn.Module):
             Batch shape ``[..., M, B]``, event shape ``[T]``: independent Gaussians, unless a subclass says otherwise.
         """
         location, scale = self.likelihood(inputs, latent)
-        return distributions.Normal(location, scale).to_event(1)
+        targets: Distribution = distributions.Normal(location, scale).to_event(1)
+        return targets
 
     def forward(self, batch: Minibatch, prior: Distribution | None = None) -> None:
         """The generative story of a minibatch.

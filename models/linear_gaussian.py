@@ -1,4 +1,4 @@
-"""A likelihood whose posterior is known in closed form: the yardstick for every inference method."""
+"""A likelihood whose posterior is known in closed form: the reference for every inference method."""
 
 import torch
 from torch import Tensor, nn

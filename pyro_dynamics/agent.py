@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Independent, Normal
 
+from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.control import CEM, MPC, MPCConfig, Planner, TrajectorySampler
 from pyro_dynamics.errors import UserError, last_line
 from pyro_dynamics.inference import (
@@ -25,11 +26,11 @@ from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
 
-BeliefFactory = Callable[[Any, Any], Belief]
+BeliefFactory = Callable[[DynamicsModel, VariationalGuide], Belief]
 """Makes the belief out of a model and its guide."""
 
 
-def paper_belief(model: Any, guide: Any) -> Belief:
+def paper_belief(model: DynamicsModel, guide: VariationalGuide) -> Belief:
     """The paper's: the last posterior is the prior, and 60 gradient steps fit the next (Eq. 5)."""
     return RecursiveBelief(model, guide, SVIUpdate(SVIUpdateConfig()))
 
@@ -55,8 +56,8 @@ class Agent:
 
     def __init__(
         self,
-        model: Any,
-        guide: Any,
+        model: DynamicsModel,
+        guide: VariationalGuide,
         task: Task,
         action_bounds: tuple[Tensor, Tensor],
         offline: OfflineConfig,
@@ -205,7 +206,7 @@ class Agent:
     def refit(
         self,
         data: Transitions,
-        guide: Any,
+        guide: VariationalGuide,
         config: OfflineConfig,
         generator: torch.Generator,
         on_epoch: Callable[[int, float], None] | None = None,
@@ -227,7 +228,7 @@ class Agent:
         agent.belief.set_prior()
         return agent
 
-    def _with(self, model: Any, guide: Any, offline: OfflineConfig) -> "Agent":
+    def _with(self, model: DynamicsModel, guide: VariationalGuide, offline: OfflineConfig) -> "Agent":
         """An agent that has other parts, and plans and believes in the same way."""
         return Agent(
             model,

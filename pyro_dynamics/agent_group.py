@@ -30,7 +30,7 @@ class AgentGroup:
             agent.controller.reset()
 
     def reset_beliefs(self) -> None:
-        """Return to the first beliefs, where a change is told."""
+        """Return to the first beliefs, where a change is reported."""
         for agent in self.agents:
             agent.belief.reset()
 
@@ -42,7 +42,7 @@ class AgentGroup:
                 agent.train(own, generator, on_epoch)
 
     def set_context(self, contexts: Sequence[Any]) -> None:
-        """The true context of every environment in order, which oracles take over; other agents look away."""
+        """The true context of every environment in order, which oracles take over; other agents ignore them."""
         for agent, share in zip(self.agents, self.shares, strict=True):
             agent.set_context([contexts[k] for k in share])
 
@@ -77,7 +77,7 @@ class AgentGroup:
         generator: torch.Generator,
         factor: Tensor,
     ) -> Tensor:
-        """The CDF of the prediction at what happened, ``[B, T]``; ``factor`` ``[B, T]`` widens its Gaussians."""
+        """The CDF of the prediction at what was observed, ``[B, T]``; ``factor`` ``[B, T]`` widens its Gaussians."""
         parts = [
             (
                 rows,
@@ -92,7 +92,7 @@ class AgentGroup:
     def beliefs(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of q(e) for every environment in order, each ``[K, d]``.
 
-        Of size 0 for agents that infer no latent: what an oracle was told is no belief.
+        Of size 0 for agents that infer no latent: the context that an oracle is given is no belief.
         """
         order = self._order()
         posteriors = [agent.posterior() for agent in self.agents]
@@ -147,7 +147,7 @@ class AgentGroup:
             agent.load_stream_state(part)
 
     def fingerprint(self) -> str:
-        """Tells networks and guides apart: a digest of all weights, the same on every machine."""
+        """Identifies networks and guides: a digest of all weights, the same on every machine."""
         digest = sha256()
         for agent in self.agents:
             for part in (agent.model, agent.guide):
@@ -169,7 +169,7 @@ class AgentGroup:
             agent.load_state_dict(part)
 
 
-def _require_moments(agent: Agent, state: Any) -> None:
+def _require_moments(agent: Agent, state: object) -> None:
     """Refuse an optimiser's state for parameters of other sizes: torch would take it, and stumble in training."""
     optimiser = state.get("optimiser") if isinstance(state, Mapping) else None
     moments = optimiser.get("state") if isinstance(optimiser, Mapping) else None
@@ -185,7 +185,7 @@ def _require_moments(agent: Agent, state: Any) -> None:
             )
 
 
-def _is_step(value: Any) -> bool:
+def _is_step(value: object) -> bool:
     one = isinstance(value, Tensor) and value.numel() == 1 and value.is_floating_point()
     return one or (isinstance(value, int | float) and not isinstance(value, bool))
 

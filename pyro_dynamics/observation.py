@@ -1,7 +1,5 @@
 """The distribution of the targets that a model's hook ``observation`` gives, and what every path asks of it."""
 
-from typing import Any
-
 import pyro
 import torch
 from scipy.stats import t as student_t
@@ -15,11 +13,12 @@ from torch.distributions import (
     StudentT,
 )
 
+from pyro_dynamics.contracts import DynamicsModel, Likelihood
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.seeding import drawing_from
 
 
-def observation(model: Any, inputs: Tensor, latent: Tensor) -> Distribution:
+def observation(model: DynamicsModel, inputs: Tensor, latent: Tensor) -> Distribution:
     """p(delta | s, a, e) by the model's hook; a model without one has the Gaussian of its ``likelihood``.
 
     Args:
@@ -35,9 +34,9 @@ def observation(model: Any, inputs: Tensor, latent: Tensor) -> Distribution:
     return Independent(Normal(*model.likelihood(inputs, latent)), 1)
 
 
-def has_default_observation(model: Any) -> bool:
+def has_default_observation(model: object) -> bool:
     """Whether the targets are the Gaussian of the model's ``likelihood``, so that the network's own shortcuts serve."""
-    return getattr(model, "has_default_observation", not hasattr(model, "observation"))
+    return bool(getattr(model, "has_default_observation", not hasattr(model, "observation")))
 
 
 class Observation(nn.Module):
@@ -47,7 +46,7 @@ class Observation(nn.Module):
         model: has a hook ``observation``.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: DynamicsModel) -> None:
         super().__init__()
         self.model = model
 
@@ -57,7 +56,7 @@ class Observation(nn.Module):
             return observation(self.model, inputs, latent)
 
 
-def dynamics_of(model: Any) -> Any:
+def dynamics_of(model: DynamicsModel) -> "Likelihood | Observation":
     """What a planner rolls particles through: the network itself, with its fast forms, unless the hook is another."""
     return model.likelihood if has_default_observation(model) else Observation(model)
 
@@ -108,12 +107,13 @@ def marginal_cdf(distribution: Distribution, targets: Tensor, factor: Tensor | N
     Raises:
         UserError: if the CDF is not known.
     """
-    base: Any = distribution.base_dist if isinstance(distribution, Independent) else distribution
+    base: Distribution = distribution.base_dist if isinstance(distribution, Independent) else distribution
     if isinstance(base, MultivariateNormal | LowRankMultivariateNormal):
         base = Normal(base.mean, base.stddev, validate_args=False)
     if isinstance(base, Normal):
         scale = base.scale if factor is None else factor * base.scale
-        return Normal(base.loc, scale, validate_args=False).cdf(targets)
+        cdf: Tensor = Normal(base.loc, scale, validate_args=False).cdf(targets)
+        return cdf
     if factor is not None:
         centre = base.loc if isinstance(base, StudentT) else base.mean
         targets = centre + (targets - centre) / factor

@@ -2,12 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from torch import nn
 
 
+class Parameterised(Protocol):
+    """Anything with parameters: a module, or what a contract says of one."""
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+
 @contextmanager
-def frozen(module: nn.Module) -> Iterator[None]:
+def frozen(module: Parameterised) -> Iterator[None]:
     """Treat the module's parameters as constants: no gradient reaches them, and none is computed for them."""
     free = [parameter for parameter in module.parameters() if parameter.requires_grad]
     for parameter in free:

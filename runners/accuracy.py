@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import torch
 import tyro
@@ -153,7 +153,7 @@ def linear(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) 
     """Table and rows of the linear-Gaussian model."""
     problem = linear_problem(flags.seed)
     inputs, targets, _ = problem.data
-    design = problem.model.likelihood.design(inputs).view(ENVIRONMENTS, -1, LATENTS)  # type: ignore[operator]
+    design = cast(LinearGaussian, problem.model.likelihood).design(inputs).view(ENVIRONMENTS, -1, LATENTS)
     prior_covariance = torch.eye(LATENTS).expand(ENVIRONMENTS, -1, -1)
     exact = linear_gaussian_posterior(
         torch.zeros(ENVIRONMENTS, LATENTS), prior_covariance, design, targets.view(ENVIRONMENTS, -1), NOISE
@@ -288,7 +288,7 @@ def fit(name: str, update: str, problem: Problem, flags: AccuracyFlags) -> tuple
     start = time.process_time()
     guide.observe(*problem.data)
     for rule in rules(update, flags):
-        batch = whole_batch(*problem.data, problem.model.likelihood.members)  # type: ignore[arg-type]
+        batch = whole_batch(*problem.data, problem.model.likelihood.members)
         rule.fit(problem.model, guide, problem.model.prior(), batch, generator)
     return guide, time.process_time() - start
 

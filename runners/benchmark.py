@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 import tyro
@@ -24,6 +24,7 @@ from pyro_dynamics.errors import UserError, last_line
 from pyro_dynamics.inference import OfflineConfig, RecursiveConfig, SVIUpdateConfig
 from pyro_dynamics.io.files import write_bytes, write_json
 from pyro_dynamics.io.tables import markdown_table
+from pyro_dynamics.models import Ensemble
 from pyro_dynamics.plots.scaling_figure import draw_scaling
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, preset_config
 from pyro_dynamics.runners.common.factory import accelerator, action_space, build_agent, describe_planning, set_threads
@@ -113,7 +114,7 @@ def timed(flags: BenchmarkFlags) -> tuple[list[dict[str, Any]], list[str]]:
 
 def remarks(agent: Agent, calls: int) -> list[str]:
     """How close the plan is to the processor's rate, and the effect of its precision."""
-    likelihood, work = agent.model.likelihood, Work(agent)
+    likelihood, work = cast(Ensemble, agent.model.likelihood), Work(agent)
     planned = likelihood.for_planning()
     passes = benchmark.forwards(agent, planned)
     # In alternation: the machine's speed varies within minutes.
@@ -171,7 +172,7 @@ def row(
         "work": kind,
         "preset": preset,
         "device": flags.device,
-        "precision": str(agent.model.likelihood.planning_dtype).removeprefix("torch."),
+        "precision": str(cast(Ensemble, agent.model.likelihood).planning_dtype).removeprefix("torch."),
         "threads": flags.threads,
         "environments": agent.environments,
         "cpu_s": cost.cpu,

@@ -7,7 +7,7 @@ does every look at a value, which would make the processor wait for the GPU, and
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pyro
 import torch
@@ -71,7 +71,7 @@ def search(task: Any, planner: Planner) -> Any:
         planning._sampler = TrajectorySampler(There(net), task, 2, 4)
         of_planner = planning.search(planner, shape)
         state = torch.empty(ENVIRONMENTS, task.state_dim, device=GPU)
-        latents = torch.empty(planner.config.iterations, ENVIRONMENTS, 4, 1, device=GPU)
+        latents = torch.empty(cast(Any, planner.config).iterations, ENVIRONMENTS, 4, 1, device=GPU)
         _, plans = of_planner(state, latents, {})
         return of_planner(state, latents, plans)
 

@@ -4,7 +4,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from scipy.stats import spearmanr
@@ -80,13 +80,13 @@ class Work:
 
 def network_evaluations(agent: Agent) -> int:
     """How often the planner evaluates a network in one control step of one environment."""
-    controller = agent.controller.config
-    return agent.controller.planner.config.evaluations * controller.particles * controller.horizon
+    controller, planner = agent.controller.config, cast(Any, agent.controller.planner.config)
+    return int(planner.evaluations * controller.particles * controller.horizon)
 
 
 def share_of_matrix_products(agent: Agent, plan: Cost) -> float:
     """The plan's rate of operations in matrix products over the processor's own, in the planner's precision."""
-    likelihood = agent.model.likelihood
+    likelihood = cast(Any, agent.model.likelihood)  # an ensemble of ours
     operations = 2 * sum(weight[0].numel() for weight in likelihood.weights) * network_evaluations(agent)
     rate = 1e9 * matrix_product_rate(likelihood.planning_dtype, seconds=0.2)
     return operations * agent.environments / plan.cpu / rate
@@ -95,7 +95,7 @@ def share_of_matrix_products(agent: Agent, plan: Cost) -> float:
 def forwards(agent: Agent, dynamics: Dynamics) -> Callable[[], None]:
     """The plan's forward passes, by this implementation, and nothing else."""
     likelihood, task, controller = agent.model.likelihood, agent.task, agent.controller.config
-    planner = agent.controller.planner.config
+    planner = cast(Any, agent.controller.planner.config)
     rows = agent.environments * planner.candidates * controller.particles // likelihood.members
     inputs = torch.randn(likelihood.members, rows, task.input_dim)
     latent = torch.randn(likelihood.members, rows, agent.latent_dim)
@@ -111,7 +111,7 @@ def forwards(agent: Agent, dynamics: Dynamics) -> Callable[[], None]:
 @torch.inference_mode()
 def rank_correlation(agent: Agent, precision: torch.dtype, candidates: int = 200) -> float:
     """Spearman correlation of the returns of random candidates with those in float64, without noise."""
-    likelihood, controller = agent.model.likelihood, agent.controller
+    likelihood, controller = cast(Any, agent.model.likelihood), agent.controller
     draws = torch.Generator().manual_seed(0)
     horizon, task = controller.config.horizon, agent.task
     state = 0.1 * torch.randn(1, task.state_dim, generator=draws)

@@ -46,6 +46,7 @@ class CEM(Planner):
     """:func:`plan_cem` from the last plan, with 0 as the new last action (PETS)."""
 
     Config = CEMConfig
+    config: CEMConfig
 
     def plan(
         self, objective: Callable[[], Objective], shape: tuple[int, int, int], generator: torch.Generator
@@ -80,7 +81,7 @@ def plan_cem(objective: Callable[[], Objective], mean: Tensor, config: CEMConfig
         mean = torch.where(unfinished, new_mean.lerp(mean, config.smoothing), mean)
         variance = torch.where(unfinished, new_variance.lerp(variance, config.smoothing), variance)
         unfinished = variance.amax(dim=(1, 2), keepdim=True) > config.min_variance
-        if mean.device.type == "cpu" and not unfinished.any():  # to ask a GPU would take longer than to go on
+        if mean.device.type == "cpu" and not unfinished.any():  # to ask a GPU would take longer than another iteration
             break
     return mean
 

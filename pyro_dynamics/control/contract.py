@@ -1,11 +1,12 @@
 """What every planner is: a search over action sequences for K problems at once, warm-started from the last one."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from pyro_dynamics.contracts import Settings
 from pyro_dynamics.registry import Registry
 
 Objective = Callable[[Tensor], Tensor]
@@ -24,8 +25,8 @@ class Planner:
     Config: ClassVar[type]
     """The frozen settings of the planner."""
 
-    def __init__(self, config: Any = None) -> None:
-        self.config = config if config is not None else self.Config()
+    def __init__(self, config: Settings | None = None) -> None:
+        self.config: Settings = config if config is not None else self.Config()
         self.reset()
 
     def reset(self) -> None:

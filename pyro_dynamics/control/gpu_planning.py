@@ -61,7 +61,8 @@ class GPUPlanning:
             search = self.search(planner, shape)
             self._captured[key] = Captured(search, self.device, self.generator, *arguments)
             self.generator.manual_seed(seed)
-        plan, plans = self._captured[key](*arguments)
+        found: tuple[Tensor, Plans] = self._captured[key](*arguments)
+        plan, plans = found
         for name, value in plans.items():
             setattr(planner, name, value)
         return plan

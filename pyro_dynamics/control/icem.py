@@ -78,6 +78,7 @@ class ICEM(Planner):
     """
 
     Config = ICEMConfig
+    config: ICEMConfig
 
     def reset(self) -> None:
         super().reset()

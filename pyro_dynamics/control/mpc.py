@@ -72,7 +72,7 @@ class MPC:
         return {name: value if value is None else value.clone() for name, value in kept.items()}
 
     def load_plans(self, kept: Mapping[str, Tensor | None]) -> None:
-        """Go on with what :meth:`plans` gave."""
+        """Continue from what :meth:`plans` gave."""
         self.environment = kept["environment"]
         for name in self.planner.plans():
             setattr(self.planner, name, kept[name])
@@ -87,7 +87,7 @@ class MPC:
         """The first actions of new plans for B robots.
 
         They are finite and within the bounds, whatever the model and the posterior say. Where no candidate has a finite
-        return, the last plan goes on, or the middle of the bounds is sent where there is none.
+        return, the last plan continues, or the middle of the bounds is sent where there is none.
 
         Args:
             state: ``[B, S]``.

@@ -49,6 +49,7 @@ class MPPI(Planner):
     """
 
     Config = MPPIConfig
+    config: MPPIConfig
 
     def plan(
         self, objective: Callable[[], Objective], shape: tuple[int, int, int], generator: torch.Generator

@@ -26,4 +26,5 @@ def coloured_noise(shape: tuple[int, int, int, int], beta: float, generator: tor
     gain = torch.fft.fftfreq(horizon, device=white.device).abs().clamp(min=1 / horizon) ** (-beta / 2)
     gain = gain / gain.square().mean().sqrt()  # by Parseval's theorem the variance is the mean square of the gains
     spectrum = torch.fft.rfft(white, dim=2) * gain[: horizon // 2 + 1, None]
-    return torch.fft.irfft(spectrum, n=horizon, dim=2)
+    noise: Tensor = torch.fft.irfft(spectrum, n=horizon, dim=2)
+    return noise

@@ -44,7 +44,7 @@ def _rates() -> dict[torch.dtype, float]:
 
 @torch.inference_mode()
 def matrix_product_rate(dtype: torch.dtype, rows: int = 500, width: int = 200, seconds: float = 0.02) -> float:
-    """The best rate in 10^9 operations per second of processor time, for products as the planner has them.
+    """The best rate in 10^9 operations per second of CPU time, for products as the planner has them.
 
     Args:
         dtype: of ``[rows, width] @ [width, width]``.

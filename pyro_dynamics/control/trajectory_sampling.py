@@ -15,6 +15,9 @@ Dynamics = Callable[[Tensor, Tensor], tuple[Tensor, Tensor] | Distribution]
 """The ensemble: inputs ``[M, B, F + A]`` and latents ``[M, B, d]`` to location and scale ``[M, B, T]``, or to the
 distribution of the targets that a model's hook gives, batch shape ``[M, B]``, event shape ``[T]``."""
 
+Draws = Callable[[Tensor, Tensor, torch.Generator], Tensor]
+"""Targets ``[M, B, T]`` that the ensemble draws itself."""
+
 
 class TrajectorySampler:
     """Rolls P particles of every candidate through the ensemble.
@@ -30,8 +33,8 @@ class TrajectorySampler:
         task: features, targets, reward and termination.
         members: number M of members.
         particles: number P of particles, a multiple of M.
-        common_noise: particle p carries the same transition noise in every candidate too: candidates are then told
-            apart by their actions and not by their luck, while each return keeps its expectation.
+        common_noise: particle p carries the same transition noise in every candidate too: candidates then
+            differ by their actions and not by their luck, while each return keeps its expectation.
     """
 
     def __init__(
@@ -78,7 +81,8 @@ class TrajectorySampler:
             if self.task.can_terminate:
                 alive = alive * ~self.task.terminated(s, a, s_next)
             s = s_next
-        return total.unflatten(1, shape[1:]).mean(dim=(0, 3))
+        returns: Tensor = total.unflatten(1, shape[1:]).mean(dim=(0, 3))
+        return returns
 
     def _sampled(
         self, inputs: Tensor, latent: Tensor, shape: tuple[int, int, int, int], generator: torch.Generator
@@ -88,7 +92,7 @@ class TrajectorySampler:
         Raises:
             UserError: if the noise is common and the dynamics no Gaussian.
         """
-        sample = getattr(self.dynamics, "sample_targets", None)
+        sample: Draws | None = getattr(self.dynamics, "sample_targets", None)
         if sample and not self.common_noise:
             return sample(inputs, latent, generator)
         predicted = self.dynamics(inputs, latent)
@@ -107,7 +111,7 @@ class TrajectorySampler:
         """Targets drawn from a distribution that is no Gaussian."""
         if self.common_noise:
             raise UserError(
-                f"common noise is the noise of a Gaussian likelihood, and this one is a {kind(predicted)}: "
+                f"common random numbers need a Gaussian likelihood, and this one is a {kind(predicted)}: "
                 "leave --controller.common-noise out"
             )
         return draw(predicted, generator)

@@ -13,6 +13,7 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.distributions import kl_divergence
 
+from pyro_dynamics.contracts import VariationalGuide
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.gaussians import gaussian_moments
 
@@ -34,7 +35,7 @@ class LatentSite(Messenger):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sites: list[Any] = []
+        self.sites: list[dict[str, Any]] = []
 
     def _pyro_post_sample(self, message: Any) -> None:
         if message["name"] == "e":
@@ -47,12 +48,16 @@ class LatentSite(Messenger):
         differs from Pyro's -log p(point) by a constant, and is 0 at the prior's mean.
         """
         guide, model = self.sites  # the guide runs first
-        if isinstance(guide["fn"], Delta):
-            return model["fn"].log_prob(model["fn"].mean) - model["fn"].log_prob(guide["value"])
+        q, p, value = guide["fn"], model["fn"], guide["value"]
+        divergence: Tensor
+        if isinstance(q, Delta):
+            divergence = p.log_prob(p.mean) - p.log_prob(value)
+            return divergence
         try:
-            return kl_divergence(guide["fn"], model["fn"])
+            return kl_divergence(q, p)
         except NotImplementedError:
-            return guide["fn"].log_prob(guide["value"]) - model["fn"].log_prob(guide["value"])
+            divergence = q.log_prob(value) - p.log_prob(value)
+            return divergence
 
     def relief(self, weight: float, free_nats: float) -> Tensor:
         """What is added to the negative ELBO, which counts the whole divergence: sum_k w max(KL_k - free, 0) - KL_k.
@@ -72,10 +77,11 @@ class LatentSite(Messenger):
         divergence = self.divergence()
         counted = weight * (divergence - free_nats).relu()
         times = self.sites[0]["scale"]  # the amortized guide has its divergence counted more than once
-        return (times * (counted - divergence)).sum()
+        relief: Tensor = (times * (counted - divergence)).sum()
+        return relief
 
 
-def check_movable(guide: Any) -> None:
+def check_movable(guide: VariationalGuide) -> None:
     """Refuse, before any work, a guide whose means :func:`move_apart` could not place.
 
     Raises:
@@ -91,7 +97,7 @@ def check_movable(guide: Any) -> None:
 
 
 @torch.no_grad()
-def move_apart(guide: Any, spread: float, generator: torch.Generator) -> None:
+def move_apart(guide: VariationalGuide, spread: float, generator: torch.Generator) -> None:
     """Add independent N(0, spread^2) draws to the means ``[K, d]`` of a Gaussian guide; covariances stay.
 
     Raises:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from pyro_dynamics.contracts import Module, VariationalGuide
 from pyro_dynamics.errors import first_line
 from pyro_dynamics.inference.gaussians import gaussian_tensors, is_gaussian
 
@@ -18,12 +18,12 @@ class Diverged(Exception):
     """Inference has left what can be computed with."""
 
 
-def is_finite(module: nn.Module) -> bool:
+def is_finite(module: Module) -> bool:
     """Whether all parameters and buffers are finite."""
     return all(_finite(value) for value in module.state_dict().values())
 
 
-def is_sound(guide: Any) -> bool:
+def is_sound(guide: VariationalGuide) -> bool:
     """Whether a guide's parameters are finite and, where it is a Gaussian, its moments are no absurd numbers."""
     if not is_finite(guide):
         return False

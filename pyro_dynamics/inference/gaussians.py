@@ -1,6 +1,6 @@
 """Gaussians by mean and covariance, however they are written."""
 
-from typing import Any
+from typing import cast
 
 import torch
 from pyro import distributions
@@ -42,14 +42,15 @@ def moments(distribution: Distribution, samples: int = 256) -> tuple[Tensor, Ten
 def gaussian_like(distribution: Distribution, mean: Tensor, covariance: Tensor) -> Distribution:
     """A Gaussian, with independent dimensions where ``distribution`` has them and so the covariance is diagonal."""
     if is_gaussian(distribution) and isinstance(distribution, Independent):
-        return distributions.Normal(mean, covariance.diagonal(dim1=-2, dim2=-1).sqrt()).to_event(1)
+        independent: Distribution = distributions.Normal(mean, covariance.diagonal(dim1=-2, dim2=-1).sqrt()).to_event(1)
+        return independent
     return distributions.MultivariateNormal(mean, covariance)
 
 
 def gaussian_tensors(distribution: Distribution) -> tuple[Tensor, ...]:
     """What a Gaussian is made of: mean ``[K, d]``, and deviation, Cholesky factor, or low-rank factor and diagonal."""
     if isinstance(distribution, Independent):
-        normal: Any = distribution.base_dist
+        normal = cast(Normal, distribution.base_dist)
         return normal.loc, normal.scale
     if isinstance(distribution, LowRankMultivariateNormal):
         return distribution.loc, distribution.cov_factor, distribution.cov_diag

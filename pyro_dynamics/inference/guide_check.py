@@ -1,13 +1,12 @@
 """Whether a guide goes with a model, and whether posteriors have one row for each environment: checked when made."""
 
-from typing import Any
-
 from torch.distributions import Distribution, Independent
 
+from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.errors import UserError
 
 
-def check_guide(model: Any, guide: Any) -> None:
+def check_guide(model: DynamicsModel, guide: VariationalGuide) -> None:
     """Refuse, in words, a guide that cannot go with the model, or that the rest cannot work with.
 
     Raises:
@@ -45,7 +44,9 @@ def check_guide(model: Any, guide: Any) -> None:
             )
 
 
-def check_posterior(part: Any, posterior: Any, environments: int, latent_dim: int, method: str = "posterior") -> None:
+def check_posterior(
+    part: object, posterior: object, environments: int, latent_dim: int, method: str = "posterior"
+) -> None:
     """Refuse anything but a distribution with batch shape ``[K]`` and event shape ``[d]``.
 
     Args:

@@ -1,13 +1,14 @@
 """The extended Kalman (Laplace) update: Newton steps on the log-posterior of e instead of gradient steps on an ELBO."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import pyro
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from pyro_dynamics.contracts import DynamicsModel, Linearisable, VariationalGuide
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.beliefs.contract import UPDATES
 from pyro_dynamics.inference.gaussians import gaussian_moments
@@ -54,7 +55,14 @@ class KalmanUpdate:
         self.config = config
 
     @torch.no_grad()
-    def fit(self, model: Any, guide: Any, prior: Distribution, batch: Minibatch, generator: torch.Generator) -> None:
+    def fit(
+        self,
+        model: DynamicsModel,
+        guide: VariationalGuide,
+        prior: Distribution,
+        batch: Minibatch,
+        generator: torch.Generator,
+    ) -> None:
         """Fit ``guide`` to ``prior`` times the likelihood of ``batch``; see :meth:`SVIUpdate.fit`.
 
         Raises:
@@ -82,7 +90,7 @@ class KalmanUpdate:
                 precision = prior_precision + _linearise(model, batch, mean)[1]
         guide.match(mean, torch.linalg.inv(precision))
 
-    def _climb(self, model: Any, prior: Distribution, batch: Minibatch, mean: Tensor, step: Tensor) -> Tensor:
+    def _climb(self, model: DynamicsModel, prior: Distribution, batch: Minibatch, mean: Tensor, step: Tensor) -> Tensor:
         """``mean + step``, with the step halved in each environment where it would lower the log-posterior."""
         before = log_joint(model, prior, batch, mean)
         size = torch.ones_like(before)
@@ -95,7 +103,7 @@ class KalmanUpdate:
         return mean + size[:, None] * step
 
 
-def _linearise(model: Any, batch: Minibatch, mean: Tensor) -> tuple[Tensor, Tensor]:
+def _linearise(model: DynamicsModel, batch: Minibatch, mean: Tensor) -> tuple[Tensor, Tensor]:
     """Gradient ``[K, d]`` and Gauss-Newton precision ``[K, d, d]`` of the log-likelihood at ``mean`` ``[K, d]``."""
     members, rows = batch.environment.shape
     latent = mean[batch.environment]
@@ -111,7 +119,7 @@ def _linearise(model: Any, batch: Minibatch, mean: Tensor) -> tuple[Tensor, Tens
     )
 
 
-def _slopes(model: Any, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _slopes(model: DynamicsModel, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Location and scale ``[M, B, T]`` and the location's slopes in the latent, ``[M, B, d, T]``.
 
     Where the network does not know it, or the hook is the user's own, two backward passes make a forward one: the first
@@ -119,7 +127,8 @@ def _slopes(model: Any, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor,
     (torch.func.jvp computes the same, five times slower here.)
     """
     if has_default_observation(model) and hasattr(model.likelihood, "linearised"):
-        return model.likelihood.linearised(inputs, latent)[:3]
+        location, scale, slopes, _ = cast(Linearisable, model.likelihood).linearised(inputs, latent)
+        return location, scale, slopes
     with torch.enable_grad():
         latent = latent.detach().requires_grad_()
         with pyro.validation_enabled(False):

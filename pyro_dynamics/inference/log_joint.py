@@ -1,20 +1,19 @@
 """The unnormalised log-posterior of each environment's latent: what Laplace and Kalman updates climb."""
 
-from typing import Any
-
 import pyro
 import torch
 from pyro import poutine
 from torch import Tensor
 from torch.distributions import Distribution
 
+from pyro_dynamics.contracts import DynamicsModel
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.user_model import has_default_forward
 from pyro_dynamics.observation import observation
 from pyro_dynamics.transitions import Minibatch
 
 
-def log_joint(model: Any, prior: Distribution, batch: Minibatch, latent: Tensor) -> Tensor:
+def log_joint(model: DynamicsModel, prior: Distribution, batch: Minibatch, latent: Tensor) -> Tensor:
     """log p(e_k) + the (scaled) sum over the batch's rows of environment k of the mean over members of log p(s' | e_k).
 
     Of a model with a ``forward`` of its own it is what Pyro's trace of that gives.
@@ -41,7 +40,7 @@ def log_joint(model: Any, prior: Distribution, batch: Minibatch, latent: Tensor)
     return prior.log_prob(latent) + by_environment.index_add(0, batch.environment.flatten(), weight * by_row.flatten())
 
 
-def _by_trace(model: Any, prior: Distribution, batch: Minibatch, latent: Tensor) -> Tensor:
+def _by_trace(model: DynamicsModel, prior: Distribution, batch: Minibatch, latent: Tensor) -> Tensor:
     """The log-densities of all sites of the Pyro program at ``e`` = latent, by environment, ``[K]``."""
     with pyro.settings.context(module_local_params=True), pyro.validation_enabled(False):
         trace = poutine.trace(poutine.condition(model, {"e": latent})).get_trace(batch, prior)
@@ -65,7 +64,7 @@ def _by_trace(model: Any, prior: Distribution, batch: Minibatch, latent: Tensor)
 
 
 @torch.no_grad()
-def log_joint_of_draws(model: Any, batch: Minibatch, latents: Tensor) -> Tensor:
+def log_joint_of_draws(model: DynamicsModel, batch: Minibatch, latents: Tensor) -> Tensor:
     """:func:`log_joint` under the model's prior at draws ``[S, K, d]``, one after the other: ``[S, K]``."""
     prior = model.prior()
     return torch.stack([log_joint(model, prior, batch, latent) for latent in latents])

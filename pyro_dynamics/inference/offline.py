@@ -15,6 +15,7 @@ from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor
 from tqdm import tqdm
 
+from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.collapse_prevention import LatentSite, check_movable, kl_weight, move_apart
 from pyro_dynamics.inference.compiled.compiled_gradients import CompiledGradients
@@ -42,9 +43,9 @@ class OfflineConfig:
         batch_size: rows B of each member in a minibatch.
         epochs: passes over all data in one training ("iterations" in the paper).
         min_steps: at least this many gradient steps in one training, by more epochs where the data is little. A
-            latent wakes after some thousands of steps, and early rounds starve without.
+            latent becomes active after some thousands of steps, and early rounds are too short for it without.
         lr_decay: let both rates fall linearly to nothing over the second half of each training, and start anew with the
-            next. PETS keeps them; without the fall the noise of the last steps costs several nats a transition.
+            next. PETS keeps them; without the fall the noise of the last steps costs several nats per transition.
         kl_warm_up: against collapse: the fraction of each training, up to 1, over which the weight of the divergence
             KL(q || p) rises linearly from 0 to 1; 0 for full weight at once, as in the paper. See docs/collapse.md.
         free_nats: against collapse: the divergence of each environment counts only above this many nats.
@@ -76,7 +77,7 @@ class OfflineConfig:
 
 
 class OfflineInference:
-    """Maximises the ELBO over theta and phi together; weights and Adam's state go on from training to training.
+    """Maximises the ELBO over theta and phi together; weights and Adam's state are kept from training to training.
 
     Args:
         model: a Pyro model ``model(batch)`` with a module ``likelihood`` that has ``members``, ``fit_normaliser``,
@@ -88,9 +89,10 @@ class OfflineInference:
         UserError: if the means shall be moved apart and the guide cannot take over a Gaussian.
     """
 
-    def __init__(self, model: Any, guide: Any, config: OfflineConfig) -> None:
+    def __init__(self, model: DynamicsModel, guide: VariationalGuide, config: OfflineConfig) -> None:
         self.model, self.guide, self.config = model, guide, config
-        self.elbo = TraceMeanField_ELBO(max_plate_nesting=2)(model, guide)
+        # Both are modules, which a protocol cannot say.
+        self.elbo = TraceMeanField_ELBO(max_plate_nesting=2)(model, guide)  # type: ignore[arg-type]
         # Adam adds the gradient of the weights' decay: through the loss it would cost a tenth of a step.
         decays = model.likelihood.weight_decays()
         decayed = groupby(model.parameters(), lambda parameter: decays.get(parameter, 0.0))
@@ -106,7 +108,8 @@ class OfflineInference:
 
     def loss(self, batch: Minibatch) -> Tensor:
         """The negative ELBO of all N transitions, estimated from a minibatch, in nats."""
-        return self.elbo(batch)
+        negative: Tensor = self.elbo(batch)
+        return negative
 
     def step(self, batch: Minibatch, done: float = 1.0) -> float:
         """One gradient step on (negative ELBO + relief) / N + penalty + decay, when ``done`` of the training is over.

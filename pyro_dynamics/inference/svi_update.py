@@ -1,7 +1,6 @@
 """The paper's inference online: some gradient steps on the ELBO of the newest data, theta fixed (Eq. 5)."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import pyro
 import torch
@@ -9,6 +8,7 @@ from pyro.infer import TraceMeanField_ELBO
 from torch.distributions import Distribution
 from torch.nn import Parameter
 
+from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.errors import require_positive
 from pyro_dynamics.inference.beliefs.contract import UPDATES
 from pyro_dynamics.inference.compiled.compiled_update import fit_compiled
@@ -54,7 +54,14 @@ class SVIUpdate:
     def __init__(self, config: SVIUpdateConfig) -> None:
         self.config = config
 
-    def fit(self, model: Any, guide: Any, prior: Distribution, batch: Minibatch, generator: torch.Generator) -> None:
+    def fit(
+        self,
+        model: DynamicsModel,
+        guide: VariationalGuide,
+        prior: Distribution,
+        batch: Minibatch,
+        generator: torch.Generator,
+    ) -> None:
         """Fit ``guide`` to ``prior`` times the likelihood of ``batch``.
 
         Args:
@@ -72,15 +79,16 @@ class SVIUpdate:
 
     def _by_pyro(
         self,
-        model: Any,
-        guide: Any,
+        model: DynamicsModel,
+        guide: VariationalGuide,
         prior: Distribution,
         batch: Minibatch,
         generator: torch.Generator,
         free: list[Parameter],
     ) -> None:
         """The steps on Pyro's ELBO, which takes any guide."""
-        elbo = TraceMeanField_ELBO(self.config.samples, max_plate_nesting=2, vectorize_particles=True)(model, guide)
+        elbo = TraceMeanField_ELBO(self.config.samples, max_plate_nesting=2, vectorize_particles=True)
+        of_guide = elbo(model, guide)  # type: ignore[arg-type]  # both are modules, which a protocol cannot say
         optimiser = torch.optim.Adam(free, lr=self.config.learning_rate, fused=True)
         with (
             pyro.settings.context(module_local_params=True),
@@ -90,5 +98,5 @@ class SVIUpdate:
         ):
             for _ in range(self.config.steps):
                 optimiser.zero_grad()
-                elbo(batch, prior).backward()
+                of_guide(batch, prior).backward()
                 optimiser.step()

@@ -1,29 +1,32 @@
 """What of a model is the user's own, and what follows from that for the paths that know the project's model alone."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import pyro
 import torch
 from pyro import poutine
 
+from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.gaussians import gaussian_moments
 from pyro_dynamics.observation import has_default_observation, observation
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Minibatch
 
+M = TypeVar("M", bound=DynamicsModel)
 
-def has_default_forward(model: Any) -> bool:
+
+def has_default_forward(model: object) -> bool:
     """Whether the joint density is known: the prior times the hook's. Of a model that does not say so it is not."""
-    return getattr(model, "has_default_forward", False)
+    return bool(getattr(model, "has_default_forward", False))
 
 
-def has_default_prior(model: Any) -> bool:
+def has_default_prior(model: object) -> bool:
     """Whether p(e) is N(0, I)."""
-    return getattr(model, "has_default_prior", not hasattr(model, "prior"))
+    return bool(getattr(model, "has_default_prior", not hasattr(model, "prior")))
 
 
-def own_program(model: Any) -> str | None:
+def own_program(model: object) -> str | None:
     """What of the Pyro program is the user's own beyond the hook, in words; None if nothing is."""
     own = [
         name
@@ -33,7 +36,7 @@ def own_program(model: Any) -> str | None:
     return f"{type(model).__name__} has its own {' and '.join(own)}" if own else None
 
 
-def over_environments(model: Any, environments: int) -> Any:
+def over_environments(model: M, environments: int) -> M:
     """The model over another number of environments.
 
     Raises:
@@ -48,7 +51,7 @@ def over_environments(model: Any, environments: int) -> Any:
     return other
 
 
-def begin_at_prior(model: Any, guide: Any) -> None:
+def begin_at_prior(model: DynamicsModel, guide: VariationalGuide) -> None:
     """Move a fresh guide, which is at N(0, I), to a prior of the user's own.
 
     Raises:
@@ -73,7 +76,7 @@ def begin_at_prior(model: Any, guide: Any) -> None:
 
 
 @torch.no_grad()
-def check_model(model: Any, inputs: int, targets: int) -> None:
+def check_model(model: DynamicsModel, inputs: int, targets: int) -> None:
     """Refuse, in words, a user's model that predictions could not be made with.
 
     Planning and predictions draw from the hook, inference runs the Pyro program: both must say the same likelihood.

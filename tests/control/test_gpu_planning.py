@@ -1,7 +1,7 @@
 """Plans on a device, here the processor: the same search by copies. On a GPU: tests/test_on_a_gpu.py."""
 
 import copy
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -54,7 +54,7 @@ def test_two_steps_are_those_of_the_planner_itself(planner: Planner) -> None:
     draws, again = torch.Generator().manual_seed(2), torch.Generator().manual_seed(2)
     for _ in range(2):
         action = found.act(state, BELIEF, ENVIRONMENT, draws)
-        latents = [draw_latents(expected, again) for _ in range(expected.planner.config.iterations)]
+        latents = [draw_latents(expected, again) for _ in range(cast(Any, expected.planner.config).iterations)]
         seeded = torch.Generator().manual_seed(int(torch.randint(2**62, (), generator=again)))
         each = iter(latents)
 

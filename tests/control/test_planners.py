@@ -83,11 +83,12 @@ def test_every_action_is_within_bounds_and_each_iteration_has_a_fresh_objective(
     name: str, generator: torch.Generator
 ) -> None:
     seen, planner = Seen(bowl(torch.tensor([1.0, -3.0, 0.0]))), PLANNERS[name]()
+    config: Any = planner.config
     for _ in range(3):
         plan = planner.plan(seen, (3, 5, 2), generator)
         assert plan.abs().max() <= 1
     assert all(candidates.abs().max() <= 1 for candidates in seen.candidates)
-    assert seen.fresh == len(seen.candidates) == 3 * planner.config.iterations
+    assert seen.fresh == len(seen.candidates) == 3 * config.iterations
 
 
 @every_planner

@@ -3,6 +3,7 @@
 import io
 import math
 from collections.abc import Callable
+from typing import cast
 
 import pyro
 import pytest
@@ -365,7 +366,7 @@ def trained_posterior(guide: Guide, seed: int = 0) -> tuple[Distribution, Tensor
     model = some_model()
     rows = 5
     inputs = torch.randn(K, rows, INPUTS, generator=generator)
-    design = model.likelihood.design(inputs).flatten(1, 2)  # type: ignore[operator]
+    design = cast(LinearGaussian, model.likelihood).design(inputs).flatten(1, 2)
     targets = 3 * torch.randn(K, rows * TARGETS, generator=generator)
     mean, covariance = linear_gaussian_posterior(torch.zeros(K, D), torch.eye(D).repeat(K, 1, 1), design, targets, 1.0)
     config = OfflineConfig(guide_learning_rate=2e-2, batch_size=K * rows, epochs=500, lr_decay=True)

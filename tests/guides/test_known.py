@@ -72,18 +72,18 @@ def test_its_state_makes_the_round_trip() -> None:
 
 
 def test_a_context_that_is_not_known_is_refused_in_words() -> None:
-    with pytest.raises(UserError, match="the true context: give it by --context"):
+    with pytest.raises(UserError, match="must be given the true context: set it by --context"):
         some_guide().set_context([1.0, None, 2.0])
 
 
 def test_what_is_reported_is_the_log_likelihood_with_no_divergence() -> None:
     inputs, targets, environment = some_data()
     model, guide = some_model(), some_guide()
-    model.likelihood.fit_normaliser(inputs)  # type: ignore[operator]
+    model.likelihood.fit_normaliser(inputs)
     config = OfflineConfig(1e-9, 1e-9, batch_size=90, epochs=1)  # one step, from where the networks are
     elbo = OfflineInference(model, guide, config).train(*some_data(), torch.Generator().manual_seed(0))
     fresh = some_model()
-    fresh.likelihood.fit_normaliser(inputs)  # type: ignore[operator]
+    fresh.likelihood.fit_normaliser(inputs)
     latents = guide.posterior().mean[environment].expand(2, -1, -1)
     with torch.no_grad():
         location, scale = fresh.likelihood(inputs.expand(2, -1, -1), latents)

@@ -271,7 +271,8 @@ def test_the_kalman_update_needs_no_linearisation_by_the_likelihood() -> None:
     torch.manual_seed(0)
     ensemble = Ensemble(2, 2, 3, EnsembleConfig(members=3, hidden=(8, 8), weight_decay=(0.0,) * 3))
     found = []
-    for likelihood in (ensemble, Plain(ensemble)):
+    both: tuple[Any, ...] = (ensemble, Plain(ensemble))
+    for likelihood in both:
         guide = FullRankGuide(2, 2).for_environments(2)
         belief = BELIEFS["recursive"](HierarchicalModel(likelihood, 2, 2), guide, KalmanUpdate(KalmanUpdateConfig()))
         stream = torch.Generator().manual_seed(1)

@@ -86,7 +86,8 @@ def test_below_the_free_nats_the_divergence_gives_no_gradient(free_nats: float, 
     inference = build(OfflineConfig(free_nats=free_nats))  # each environment has 3.6 nats at scale 0.1
     with pyro.settings.context(module_local_params=True):
         inference.step(draw_batch(torch.zeros(MEMBERS, ROWS, dtype=torch.long)))
-    gradient = inference.guide.log_scale.grad[1]  # no row is environment 1's: all that could move it is the divergence
+    guide: Any = inference.guide
+    gradient = guide.log_scale.grad[1]  # no row is environment 1's: all that could move it is the divergence
     assert bool((gradient != 0).all()) is moves
     assert bool((gradient == 0).all()) is not moves
 
@@ -115,7 +116,7 @@ def test_off_by_default_and_then_nothing_is_changed(monkeypatch: pytest.MonkeyPa
     config, likelihood = plain.config, plain.model.likelihood
     inputs, targets, environment = draw_data()
     likelihood.fit_normaliser(inputs)
-    elbo = TraceMeanField_ELBO(max_plate_nesting=2)(plain.model, plain.guide)
+    elbo = TraceMeanField_ELBO(max_plate_nesting=2)(plain.model, plain.guide)  # type: ignore[arg-type]  # modules
     generator, elbos = torch.Generator().manual_seed(4), []
     with pyro.settings.context(module_local_params=True), pyro.validation_enabled(False), drawing_from(generator):
         shuffles = torch.Generator().manual_seed(int(torch.randint(2**62, ())))

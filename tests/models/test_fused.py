@@ -2,6 +2,7 @@
 
 import copy
 import math
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,7 @@ def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_without_a_compiler_torch_plans_and_one_line_reports_it(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fused.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.warns(UserWarning, match="there is no C compiler"):
         assert not fused.can_fuse(dtype)
     net = ensemble(dtype)

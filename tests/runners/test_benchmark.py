@@ -124,11 +124,12 @@ def test_the_work_is_what_it_says() -> None:
 def test_rank_correlation_leaves_the_agent_as_it_was() -> None:
     agent = runner.build_from(replace(preset_config(runner.FAMILY, "cpu"), **TINY), environments=1)
     before = {name: value.clone() for name, value in agent.model.state_dict().items()}
-    chosen = agent.model.likelihood.planning_dtype
+    likelihood: Any = agent.model.likelihood
+    chosen = likelihood.planning_dtype
     assert benchmark.rank_correlation(agent, torch.bfloat16) > 0.99
     assert benchmark.rank_correlation(agent, torch.float32) > 0.999
     assert all(torch.equal(value, before[name]) for name, value in agent.model.state_dict().items())
-    assert agent.model.likelihood.planning_dtype == chosen
+    assert likelihood.planning_dtype == chosen
 
 
 def test_the_share_of_the_processors_rate_is_a_share() -> None:

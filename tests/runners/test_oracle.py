@@ -135,7 +135,7 @@ def test_logged_steps_need_their_context(run: Path, tmp_path: Path, capsys: pyte
     states = generator.normal(size=(9, 3)).astype(np.float32)
     np.savez(log, state=states[:-1], next_state=states[1:], action=np.zeros((8, 1), np.float32))
     replay = ["adapt", str(run), "--replay", str(log), "--quiet", "--out", str(tmp_path / "out")]
-    assert "the true context" in refused(replay, capsys)
+    assert "must be given the true context" in refused(replay, capsys)
     assert main([*replay, "--context", "7"]) == 0
 
 

@@ -123,7 +123,7 @@ def test_features_targets_and_reward() -> None:
 
 
 def test_network() -> None:
-    net = _untouched("latent").model.likelihood
+    net: Any = _untouched("latent").model.likelihood
     sizes = [24 + 2, 200, 200, 200, 200, 2 * 18]
     assert [tuple(w.shape) for w in net.weights] == [(5, m, n) for m, n in pairwise(sizes)]
     for weight, bias in zip(net.weights, net.biases, strict=True):
@@ -151,7 +151,7 @@ def pets_outputs(net: Any, inputs: Tensor) -> tuple[Tensor, Tensor]:
 def test_the_gradient_is_that_of_petss_loss() -> None:
     """Up to the factor T / (2 M) = 1.8, which Adam does not see."""
     agent, draws = paper_agent("generalist"), torch.Generator().manual_seed(0)
-    net = agent.model.likelihood
+    net: Any = agent.model.likelihood
     inputs, targets = torch.randn(5, 32, 24, generator=draws), torch.randn(5, 32, 18, generator=draws)
     mean, log_variance = pets_outputs(net, inputs)
     each = ((mean - targets) ** 2 * (-log_variance).exp() + log_variance).mean((1, 2))
@@ -202,7 +202,8 @@ def test_the_normaliser_is_refitted_to_features_and_actions_alone() -> None:
     data.state[:, 5] = 0.25  # feature 5, with the pitch as two features and o0 left out
     agent.model.likelihood.fit_normaliser(torch.randn(9, 24) * 7 + 3)  # of an earlier training
     agent.train(data, torch.Generator().manual_seed(0))
-    net, inputs = agent.model.likelihood, agent.task.inputs(data.state, data.action)
+    net: Any = agent.model.likelihood
+    inputs = agent.task.inputs(data.state, data.action)
     assert torch.allclose(net.input_mean, inputs.mean(0), atol=1e-6)
     expected = inputs.std(0, correction=0)
     expected[5] = 1

@@ -194,7 +194,7 @@ def simulate(model: Any, inputs: Tensor, generator: torch.Generator) -> tuple[Te
 def fresh_belief(agent: Agent, likelihood: nn.Module, environments: int) -> Belief:
     """The agent's kind of belief, at the prior, about environments of another likelihood."""
     model = over_environments(agent.model, environments)  # a new object: the agent's own keeps its likelihood
-    model.likelihood = likelihood
+    model.likelihood = likelihood  # type: ignore[assignment,misc]  # others may only read it
     guide = agent.guide.for_environments(environments)
     begin_at_prior(model, guide)
     return agent.make_belief(model, guide)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution
+from torch.types import _size
 
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief, clone_state
@@ -55,6 +56,7 @@ class ChangepointBelief(Belief):
     """
 
     Config = ChangepointConfig
+    config: ChangepointConfig
 
     def set_prior(self) -> None:
         super().set_prior()
@@ -155,24 +157,28 @@ class HypothesisMixture(Distribution):
         super().__init__(log_weight.shape[:1], parts.event_shape, validate_args=False)
         self.log_weight, self.parts = log_weight, parts
 
-    def sample(self, sample_shape: Any = ()) -> Tensor:
+    def sample(self, sample_shape: _size = ()) -> Tensor:
         draws = self.parts.sample(torch.Size(sample_shape)).unflatten(-2, self.log_weight.shape)
         chosen = Categorical(logits=self.log_weight).sample(torch.Size(sample_shape))
-        return draws.take_along_dim(chosen[..., None, None], dim=-2).squeeze(-2)
+        taken: Tensor = draws.take_along_dim(chosen[..., None, None], dim=-2).squeeze(-2)
+        return taken
 
     def log_prob(self, value: Tensor) -> Tensor:
         repeated = value.repeat_interleave(self.log_weight.shape[1], dim=-2)
         parts = self.parts.log_prob(repeated).unflatten(-1, self.log_weight.shape)
-        return (parts + self.log_weight).logsumexp(-1)
+        mixed: Tensor = (parts + self.log_weight).logsumexp(-1)
+        return mixed
 
     @property
     def mean(self) -> Tensor:
         means = self.parts.mean.unflatten(0, self.log_weight.shape)
-        return (self.log_weight.exp()[..., None] * means).sum(1)
+        mean: Tensor = (self.log_weight.exp()[..., None] * means).sum(1)
+        return mean
 
     @property
     def variance(self) -> Tensor:
         means = self.parts.mean.unflatten(0, self.log_weight.shape)
         variances = self.parts.stddev.square().unflatten(0, self.log_weight.shape)
         second = (self.log_weight.exp()[..., None] * (variances + means.square())).sum(1)
-        return second - self.mean.square()
+        variance: Tensor = second - self.mean.square()
+        return variance

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from pyro_dynamics.contracts import DynamicsModel, Module, Settings, VariationalGuide
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.compiled.fx_graph import warn_once
 from pyro_dynamics.inference.divergence import Diverged, diverging_is_told, is_sound
@@ -19,7 +20,14 @@ from pyro_dynamics.transitions import Minibatch
 class Update(Protocol):
     """How a guide is fitted to prior times likelihood: gradient steps (Eq. 5), or an extended Kalman update."""
 
-    def fit(self, model: Any, guide: Any, prior: Distribution, batch: Minibatch, generator: torch.Generator) -> None:
+    def fit(
+        self,
+        model: DynamicsModel,
+        guide: VariationalGuide,
+        prior: Distribution,
+        batch: Minibatch,
+        generator: torch.Generator,
+    ) -> None:
         """Fit ``guide`` to ``prior`` times the likelihood of ``batch``."""
 
 
@@ -43,14 +51,19 @@ class Belief:
     """Whether it goes with a guide that is computed from a memory of its own."""
 
     def __init__(
-        self, model: Any, guide: Any, update_rule: Update, config: Any = None, temperature: float = 1.0
+        self,
+        model: DynamicsModel,
+        guide: VariationalGuide,
+        update_rule: Update,
+        config: Settings | None = None,
+        temperature: float = 1.0,
     ) -> None:
         if not 0 < temperature <= 1:
             raise UserError(f"temperature must lie in (0, 1], not {temperature}")
         if guide.reads_transitions and not self.leaves_memory_to_the_guide:
             raise UserError(f"{type(guide).__name__} remembers transitions itself: use it with --belief recursive")
         self.model, self.guide, self.update_rule, self.temperature = model, guide, update_rule, temperature
-        self.config = config if config is not None else self.Config()
+        self.config: Settings = config if config is not None else self.Config()
         self.set_prior()
 
     def set_prior(self) -> None:
@@ -142,7 +155,7 @@ class Belief:
         raise NotImplementedError
 
 
-def clone_state(module: Any) -> dict[str, Tensor]:
+def clone_state(module: Module) -> dict[str, Tensor]:
     """A copy of a module's parameters and buffers."""
     return {name: value.clone() for name, value in module.state_dict().items()}
 

@@ -33,6 +33,7 @@ class DiffusionBelief(Belief):
     """
 
     Config = DiffusionConfig
+    config: DiffusionConfig
 
     def prior(self, posterior: Distribution, seen: Tensor) -> Distribution:
         mean, covariance = moments(posterior)

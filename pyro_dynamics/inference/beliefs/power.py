@@ -32,6 +32,7 @@ class PowerBelief(Belief):
     """The prior of the next update is proportional to q^lambda p_0^(1 - lambda), with p_0 the belief at the start."""
 
     Config = PowerConfig
+    config: PowerConfig
 
     def prior(self, posterior: Distribution, seen: Tensor) -> Distribution:
         forgetting_factor = torch.where(seen, self.config.forgetting_factor, 1.0)

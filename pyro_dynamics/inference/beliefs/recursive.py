@@ -18,6 +18,7 @@ class RecursiveBelief(Belief):
     """Remembers everything for ever (Eq. 3): right while nothing changes, and too hard to follow a change."""
 
     Config = RecursiveConfig
+    config: RecursiveConfig
     leaves_memory_to_the_guide = True
 
     def prior(self, posterior: Distribution, seen: Tensor) -> Distribution:

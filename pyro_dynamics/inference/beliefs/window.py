@@ -30,6 +30,7 @@ class WindowBelief(Belief):
     """Fits the guide to p_0 times the likelihood of each environment's last transitions, all anew at each step."""
 
     Config = WindowConfig
+    config: WindowConfig
 
     def set_prior(self) -> None:
         super().set_prior()

@@ -8,13 +8,14 @@ from torch import Tensor
 from torch.func import functional_call, grad_and_value
 from torch.utils._pytree import tree_map
 
+from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.cuda_graphs import Captured
 from pyro_dynamics.errors import first_line
 from pyro_dynamics.inference.compiled.fx_graph import CompilationFailed, quiet, traced, warn_once
+from pyro_dynamics.inference.compiled.reparameterisation import Tensors
 from pyro_dynamics.inference.compiled.traced_elbo import (
     Data,
     Site,
-    Tensors,
     View,
     gather,
     negative_elbo,
@@ -44,7 +45,7 @@ class CompiledGradients:
         batch_size: rows B of each member in a minibatch.
     """
 
-    def __init__(self, model: Any, guide: Any, batch_size: int) -> None:
+    def __init__(self, model: DynamicsModel, guide: VariationalGuide, batch_size: int) -> None:
         self.model, self.guide, self.batch_size = model, guide, batch_size
         self._gradients: Gradients | None = None
         self._site: Site = "posterior"
@@ -53,7 +54,7 @@ class CompiledGradients:
     def __call__(self, batch: Minibatch) -> Tensor | None:
         """The loss, negative ELBO / N, a scalar in nats; its draws come from torch's global generator.
 
-        None where it cannot be compiled: then nothing was changed or drawn, and one warning a process has told why.
+        None where it cannot be compiled: then nothing was changed or drawn, and one warning per process has said why.
         """
         if not self._possible:
             return None
@@ -100,7 +101,9 @@ class CompiledGradients:
             network = View(self.model)
             loss = negative_elbo(self.model, View(self.guide), self.model.prior(), self._site)
 
-            def of_each(phi: Tensors, theta: Tensors, noise: Any, data: Data, share: Tensor) -> tuple[Tensor, Tensor]:
+            def of_each(
+                phi: Tensors, theta: Tensors, noise: tuple[Tensor, ...], data: Data, share: Tensor
+            ) -> tuple[Tensor, Tensor]:
                 of_one = share * loss(phi, theta, noise, data)
                 weights = {f"module.{name}": value for name, value in theta.items()}
                 return of_one + functional_call(network, weights, (lambda model: model.likelihood.penalty(),)), of_one
@@ -109,8 +112,9 @@ class CompiledGradients:
             there = arguments if device is None else tree_map(lambda x: x.to(device), arguments)
             graph = traced(grad_and_value(of_each, argnums=(0, 1), has_aux=True), *there)
             compiled = torch.compile(graph, fullgraph=True, dynamic=False, options={"size_asserts": False})
-            self._gradients = compiled if device is None else Captured(compiled, device, None, *there)
+            gradients: Gradients = compiled if device is None else Captured(compiled, device, None, *there)
+            self._gradients = gradients
             with quiet():  # at the first call it compiles
-                return self._gradients(*arguments)
+                return gradients(*arguments)
         except Exception as fault:  # whatever the compiler stumbles over
             raise CompilationFailed(first_line(fault)) from fault

@@ -6,18 +6,19 @@ the result is the same to float32 accuracy. The model's hook and the guide are c
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import pyro
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch._higher_order_ops.while_loop import while_loop
 from torch.distributions import Distribution
 from torch.func import grad
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
+from pyro_dynamics.contracts import DynamicsModel, Likelihood, VariationalGuide
 from pyro_dynamics.cuda_graphs import Captured
 from pyro_dynamics.errors import first_line
 from pyro_dynamics.inference.compiled.fx_graph import CompilationFailed, hoisted, quiet, traced, warn_once
@@ -54,6 +55,32 @@ Loop = Callable[[State, tuple[Tensor, ...], Tensor, Data], State]
 """All steps, by draws ``[steps, samples, K, ...]`` and rates ``[steps, 2]``."""
 
 
+class Steps(Protocol):
+    """The number of steps, their learning rate and draws: what is read of :class:`SVIUpdateConfig`."""
+
+    @property
+    def steps(self) -> int:
+        """Gradient steps."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Of Adam."""
+
+    @property
+    def samples(self) -> int:
+        """Draws of e for each gradient."""
+
+
+class Problem(NamedTuple):
+    """What is fitted, to what, and how: the arguments of :func:`fit_compiled`."""
+
+    config: Steps
+    model: DynamicsModel
+    guide: VariationalGuide
+    prior: Distribution
+    batch: Minibatch
+
+
 class Compiled(NamedTuple):
     """The steps of guides of one kind on data of one shape."""
 
@@ -61,11 +88,16 @@ class Compiled(NamedTuple):
     site: Site
 
 
-_compiled: WeakKeyDictionary[nn.Module, dict[Any, Compiled | None]] = WeakKeyDictionary()
+_compiled: WeakKeyDictionary[Likelihood, dict[object, Compiled | None]] = WeakKeyDictionary()
 
 
 def fit_compiled(
-    config: Any, model: Any, guide: Any, prior: Distribution, batch: Minibatch, generator: torch.Generator
+    config: Steps,
+    model: DynamicsModel,
+    guide: VariationalGuide,
+    prior: Distribution,
+    batch: Minibatch,
+    generator: torch.Generator,
 ) -> bool:
     """Fit ``guide`` by the steps of :class:`SVIUpdate`, if they can be compiled.
 
@@ -83,12 +115,12 @@ def fit_compiled(
         generator: source of the guide's samples.
 
     Returns:
-        Whether it was done; where not, nothing was changed or drawn, and one warning a process has told why.
+        Whether it was done; where not, nothing was changed or drawn, and one warning per process has said why.
     """
     before = generator.get_state()
     try:
         with pyro.validation_enabled(False):
-            return _fit(config, model, guide, prior, batch, generator)
+            return _fit(Problem(config, model, guide, prior, batch), generator)
     except CompilationFailed as fault:
         generator.set_state(before)
         _compiled.setdefault(model.likelihood, {})[_kind(model, guide)] = None
@@ -96,9 +128,8 @@ def fit_compiled(
         return False
 
 
-def _fit(
-    config: Any, model: Any, guide: Any, prior: Distribution, batch: Minibatch, generator: torch.Generator
-) -> bool:
+def _fit(problem: Problem, generator: torch.Generator) -> bool:
+    config, model, guide, prior, batch = problem
     known = _compiled.setdefault(model.likelihood, {})
     posterior = guide.posterior()
     kind = _kind(model, guide)
@@ -117,7 +148,7 @@ def _fit(
         if len(known) >= LIMIT:
             warn_once(f"there are more than {LIMIT} shapes of updates: the others are not compiled")
             return False
-        known[key] = _build(config, model, guide, prior, batch, start, data, device)
+        known[key] = _build(problem, start, data, device)
     ready = known[key]
     if ready is None:
         warn_once(f"{not_compilable(guide)}: its updates are not compiled")
@@ -130,17 +161,9 @@ def _fit(
     return True
 
 
-def _build(
-    config: Any,
-    model: Any,
-    guide: Any,
-    prior: Distribution,
-    batch: Minibatch,
-    start: State,
-    data: Data,
-    device: torch.device | None,
-) -> Compiled | None:
+def _build(problem: Problem, start: State, data: Data, device: torch.device | None) -> Compiled | None:
     """The compiled steps, or None where the guide's site in its Pyro program is something else than its posterior."""
+    config, model, guide, prior, batch = problem
     site = site_of(guide, prior, batch)
     if site is None:
         return None
@@ -173,7 +196,7 @@ def _run(loop: Loop, start: State, noise: tuple[Tensor, ...], rates: Tensor, dat
         raise CompilationFailed(first_line(fault)) from fault
 
 
-def _step(model: nn.Module, view: View, prior: Distribution, site: Site, linearised: bool) -> Step:
+def _step(model: DynamicsModel, view: View, prior: Distribution, site: Site, linearised: bool) -> Step:
     """One step of Adam on the negative ELBO of Eq. 5, as a function of tensors."""
     loss = negative_elbo(model, view, prior, site, linearised)
 
@@ -224,7 +247,8 @@ def compile_loop(step: GraphModule, constants: int) -> Loop:
             after = within(*leaves, *drawn, rates.index_select(0, at)[0], *given)
             return index + 1, *tree_unflatten(after, structure)
 
-        return while_loop(goes_on, body, (torch.tensor(0), *state))[1:]
+        after: State = while_loop(goes_on, body, (torch.tensor(0), *state))[1:]
+        return after
 
     # torch.compile keeps what it compiled with the code, and stops at eight graphs: every loop gets code of its own.
     loop.__code__ = loop.__code__.replace()
@@ -234,7 +258,9 @@ def compile_loop(step: GraphModule, constants: int) -> Loop:
     return torch.compile(loop, fullgraph=True, dynamic=False, options=options)
 
 
-def gpu_loop(step: GraphModule, constants: int, device: torch.device, *arguments: Any) -> Loop:
+def gpu_loop(
+    step: GraphModule, constants: int, device: torch.device, *arguments: State | tuple[Tensor, ...] | Tensor | Data
+) -> Loop:
     """The steps as one CUDA graph, each of kernels that ``torch.compile`` has fused.
 
     Args:
@@ -257,29 +283,29 @@ def gpu_loop(step: GraphModule, constants: int, device: torch.device, *arguments
     return Captured(torch.no_grad()(loop), device, None, *arguments)
 
 
-def _draw(config: Any, posterior: Distribution, site: Site, generator: torch.Generator) -> tuple[Tensor, ...]:
+def _draw(config: Steps, posterior: Distribution, site: Site, generator: torch.Generator) -> tuple[Tensor, ...]:
     """The draws of all steps, ``[steps, samples, K, ...]``, in the order in which Pyro's steps would draw them."""
     with drawing_from(generator), torch.no_grad():
         return noise_of(posterior, site, config.samples, config.steps)
 
 
-def _rates(config: Any, like: Tensor) -> Tensor:
+def _rates(config: Steps, like: Tensor) -> Tensor:
     """Adam's rate over the first bias correction, and the root of the second one: ``[steps, 2]``."""
     counts = range(1, config.steps + 1)
     return like.new_tensor([[config.learning_rate / (1 - 0.9**t), (1 - 0.999**t) ** 0.5] for t in counts])
 
 
-def _kind(model: Any, guide: Any) -> tuple[Any, ...]:
+def _kind(model: DynamicsModel, guide: VariationalGuide) -> tuple[Any, ...]:
     """What graphs of one network differ by, beside shapes; a hook of the user's own may use the model's settings."""
     return type(guide), repr(getattr(guide, "config", None)), None if has_default_observation(model) else _hook(model)
 
 
-def _hook(model: Any) -> tuple[Any, ...]:
+def _hook(model: DynamicsModel) -> tuple[Any, ...]:
     """Class and plain attributes of a model; its tensors are arguments of the graph."""
     own = {name: value for name, value in vars(model).items() if not name.startswith("_") and name != "environments"}
     return type(model), repr(sorted(own.items(), key=lambda item: item[0]))
 
 
-def _shapes(tree: Any) -> tuple[Any, ...]:
+def _shapes(tree: object) -> tuple[Any, ...]:
     leaves, structure = tree_flatten(tree)
     return tuple((leaf.shape, leaf.stride(), leaf.dtype) for leaf in leaves), str(structure)

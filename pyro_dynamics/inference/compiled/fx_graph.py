@@ -17,7 +17,7 @@ class CompilationFailed(Exception):
     """There is no C++ compiler here, or torch.compile does not get along with the likelihood or the guide."""
 
 
-def traced(function: Callable[..., Any], *arguments: Any) -> GraphModule:
+def traced(function: Callable[..., Any], *arguments: object) -> GraphModule:
     """The tensor operations of ``function`` alone: torch.compile need not read the Python of Pyro and likelihood."""
     graph = make_fx(function, decomposition_table=WITH_A_GATE)(*arguments)
     for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten._linalg_check_errors.default):

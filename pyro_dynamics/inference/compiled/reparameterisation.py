@@ -7,22 +7,24 @@ A Gaussian is known here. Any other posterior says itself how draws are made of 
 
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import cast
 
 import torch
 from pyro import distributions
 from torch import Tensor, nn
 from torch.distributions import Distribution, Independent, LowRankMultivariateNormal
 
+from pyro_dynamics.contracts import MadeOfNoise
 from pyro_dynamics.inference.gaussians import gaussian_tensors, is_gaussian
 
 Tensors = dict[str, Tensor]
 
 
-def standard_noise(distribution: Any, samples: int, steps: int) -> tuple[Tensor, ...]:
+def standard_noise(distribution: Distribution, samples: int, steps: int) -> tuple[Tensor, ...]:
     """The draws ``[steps, samples, K, ...]`` from torch's global generator that ``rsample`` would make in each step."""
     if not is_gaussian(distribution):
-        drawn = [distribution.standard_noise(torch.Size([samples])) for _ in range(steps)]
+        own = cast(MadeOfNoise, distribution)
+        drawn = [own.standard_noise(torch.Size([samples])) for _ in range(steps)]
         return tuple(torch.stack(parts) for parts in zip(*drawn, strict=True))
     location, *others = gaussian_tensors(distribution)
     last = (others[0].shape[-1:],) if isinstance(distribution, LowRankMultivariateNormal) else ()
@@ -34,10 +36,10 @@ def standard_noise(distribution: Any, samples: int, steps: int) -> tuple[Tensor,
     return noise
 
 
-def from_noise(distribution: Any, noise: tuple[Tensor, ...]) -> Tensor:
+def from_noise(distribution: Distribution, noise: tuple[Tensor, ...]) -> Tensor:
     """Draws ``[samples, K, d]`` out of noise: the distribution's ``rsample``, with the noise given."""
     if not is_gaussian(distribution):
-        return distribution.from_noise(*noise)
+        return cast(MadeOfNoise, distribution).from_noise(*noise)
     location, *others = gaussian_tensors(distribution)
     if isinstance(distribution, Independent):
         return location + noise[0] * others[0]
@@ -61,13 +63,14 @@ def put_together(like: Distribution, tensors: Tensors) -> Distribution:
         return copy.deepcopy(like, {id(part): tensors[name] for name, part in _tensors_within(like, "")})
     location, spread, *others = tensors.values()
     if isinstance(like, Independent):
-        return distributions.Normal(location, spread).to_event(1)
+        independent: Distribution = distributions.Normal(location, spread).to_event(1)
+        return independent
     if isinstance(like, LowRankMultivariateNormal):
         return distributions.LowRankMultivariateNormal(location, spread, others[0])
     return distributions.MultivariateNormal(location, scale_tril=spread)
 
 
-def _tensors_within(thing: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+def _tensors_within(thing: object, name: str) -> Iterator[tuple[str, Tensor]]:
     """The tensors of a distribution and of the distributions and modules that it holds, each named by its way."""
     if isinstance(thing, Tensor):
         yield name, thing

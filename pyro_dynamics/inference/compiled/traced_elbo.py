@@ -4,7 +4,7 @@ The model's hook and the guide are called, not written again, and the draws come
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import pyro
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, Normal, kl_divergence
 from torch.func import functional_call
 
+from pyro_dynamics.contracts import DynamicsModel, Linearisable, Module, VariationalGuide
 from pyro_dynamics.inference.compiled.reparameterisation import (
     Tensors,
     from_noise,
@@ -62,7 +63,7 @@ class View(nn.Module):
     after the call.
     """
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Module) -> None:
         super().__init__()
         self.module = module
 
@@ -70,7 +71,7 @@ class View(nn.Module):
         return use(self.module, *arguments)
 
 
-def negative_elbo(model: nn.Module, view: View, prior: Distribution, site: Site, linearised: bool = False) -> Loss:
+def negative_elbo(model: DynamicsModel, view: View, prior: Distribution, site: Site, linearised: bool = False) -> Loss:
     """The negative ELBO of Eqs. 4 and 5 in nats, as a function of tensors alone.
 
     Args:
@@ -81,16 +82,18 @@ def negative_elbo(model: nn.Module, view: View, prior: Distribution, site: Site,
         linearised: put the network's linearisation at the draws in its place, for the default hook, which changes
             neither the value nor the gradient in the guide's parameters, and is fast where there are few rows.
     """
-    network = View(model)
+    network, infers = View(model), cast(VariationalGuide, view.module).infers
 
-    def log_density(model: Any, inputs: Tensor, latent: Tensor, targets: Tensor) -> Tensor:
+    def log_density(model: DynamicsModel, inputs: Tensor, latent: Tensor, targets: Tensor) -> Tensor:
         if linearised:
-            location, scale = _by_linearisation(model.likelihood, inputs, latent)
-            return Normal(location, scale).log_prob(targets).sum(-1)
+            location, scale = _by_linearisation(cast(Linearisable, model.likelihood), inputs, latent)
+            by_row: Tensor = Normal(location, scale).log_prob(targets).sum(-1)
+            return by_row
         return observation(model, inputs, latent).log_prob(targets)
 
     def of_posterior(use: Callable[[Distribution], Tensor], parameters: Tensors, data: Data) -> Tensor:
-        return functional_call(view, {**parameters, **data.fixed}, (lambda guide: use(guide.posterior()),))
+        found: Tensor = functional_call(view, {**parameters, **data.fixed}, (lambda guide: use(guide.posterior()),))
+        return found
 
     def divergence(parameters: Tensors, latent: Tensor, data: Data) -> Tensor:
         before = put_together(prior, data.prior)
@@ -109,13 +112,14 @@ def negative_elbo(model: nn.Module, view: View, prior: Distribution, site: Site,
         tensors = {f"module.{name}": value for name, value in {**data.theta, **theta}.items()}
         with pyro.validation_enabled(False):
             log_likelihood = functional_call(network, tensors, (log_density, inputs, rows, data.targets))
-        distance = divergence(parameters, latent, data).sum() if view.module.infers else 0.0  # an oracle's is given
-        return distance - (data.weights * log_likelihood).sum() / len(latent)
+        distance = divergence(parameters, latent, data).sum() if infers else 0.0  # an oracle's is given
+        total: Tensor = distance - (data.weights * log_likelihood).sum() / len(latent)
+        return total
 
     return loss
 
 
-def _by_linearisation(likelihood: Any, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+def _by_linearisation(likelihood: Linearisable, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
     """Location and scale, as functions of the latent that are linear from where it is."""
     still = latent.detach()
     location, scale, *slopes = likelihood.linearised(inputs, still)
@@ -136,7 +140,9 @@ def filled_up(batch: Minibatch, size: int) -> dict[str, Tensor]:
     return {**parts, "weights": weights.to(batch.targets.dtype)}
 
 
-def gather(model: nn.Module, guide: Any, prior: Distribution, batch: Minibatch, size: int) -> tuple[Tensors, Data]:
+def gather(
+    model: DynamicsModel, guide: VariationalGuide, prior: Distribution, batch: Minibatch, size: int
+) -> tuple[Tensors, Data]:
     """The guide's free parameters by name, and everything else that the ELBO needs, with ``size`` rows."""
     view = View(guide)
     free: Tensors = {name: value for name, value in view.named_parameters() if value.requires_grad}
@@ -149,22 +155,23 @@ def gather(model: nn.Module, guide: Any, prior: Distribution, batch: Minibatch, 
     return free, data
 
 
-def site_of(guide: Any, prior: Distribution, batch: Minibatch) -> Site | None:
+def site_of(guide: VariationalGuide, prior: Distribution, batch: Minibatch) -> Site | None:
     """What the site of the guide's Pyro program is; None where it is something else, and nothing can be compiled."""
     if not guide.infers:
         return "point"  # that is given
     posterior = guide.posterior()
     with torch.random.fork_rng(devices=[]):
         site = poutine.trace(guide).get_trace(batch, prior).nodes["e"]
+    value, found = cast(Tensor, site["value"]), cast(Distribution, site["fn"])
     if is_gaussian(posterior) and is_gaussian(prior):
-        if torch.equal(site["value"], posterior.mean):
+        if torch.equal(value, posterior.mean):
             return "point"
-        return "posterior" if type(site["fn"]) is type(posterior) and is_gaussian(site["fn"]) else None
-    moving = getattr(site["fn"], "moving", None)  # as the guides' PathGradient has it
+        return "posterior" if type(found) is type(posterior) and is_gaussian(found) else None
+    moving = getattr(found, "moving", None)  # as the guides' PathGradient has it
     return "path" if type(moving) is type(posterior) and hasattr(moving, "from_noise") else None
 
 
-def not_compilable(guide: Any) -> str:
+def not_compilable(guide: VariationalGuide) -> str:
     """Why :func:`site_of` found nothing, for a warning."""
     return f"the site e of {type(guide).__name__} is no Gaussian, and has no from_noise with a PathGradient"
 
@@ -174,7 +181,7 @@ def noise_of(posterior: Distribution, site: Site, samples: int, steps: int) -> t
     return () if site == "point" else standard_noise(posterior, samples, steps)
 
 
-def tensors_of(module: nn.Module) -> Tensors:
+def tensors_of(module: Module) -> Tensors:
     """Parameters and buffers by name, without their gradients."""
     named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     return {name: value.detach() for name, value in named.items()}

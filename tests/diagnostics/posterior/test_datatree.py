@@ -1,6 +1,7 @@
 """The DataTree: its densities are those of the model, and ArviZ can work with it."""
 
 from pathlib import Path
+from typing import cast
 
 import arviz_stats
 import numpy as np
@@ -63,7 +64,7 @@ def make_exact(agent: Agent, data: Transitions, width: float = 1.0) -> None:
         own = data.select(data.environment == k)
         mean, covariance = torch.zeros(1, d), torch.eye(d)[None]
         inputs, targets = agent.task.inputs(own.state, own.action), agent.task.targets(own.state, own.next_state)
-        design = agent.model.likelihood.design(inputs).reshape(1, -1, d)
+        design = cast(LinearGaussian, agent.model.likelihood).design(inputs).reshape(1, -1, d)
         moments.append(linear_gaussian_posterior(mean, covariance, design, targets.reshape(1, -1), NOISE))
     agent.guide.match(torch.cat([mean for mean, _ in moments]), width**2 * torch.cat([cov for _, cov in moments]))
     agent.belief.set_prior()
@@ -107,7 +108,8 @@ def test_posterior_predictive_has_the_models_spread() -> None:
     e = tree["posterior"]["e"].sel(chain=0)
     row = int(tree["observed_data"].coords["transition"][0])
     data = make_data(agent)
-    design = agent.model.likelihood.design(agent.task.inputs(data.state, data.action))[row].numpy()
+    inputs = agent.task.inputs(data.state, data.action)
+    design = cast(LinearGaussian, agent.model.likelihood).design(inputs)[row].numpy()
     covariance = np.cov(e.to_numpy()[:, int(data.environment[row])].T)
     expected = np.sqrt(np.diag(design @ covariance @ design.T) + NOISE**2)
     found = tree["posterior_predictive"]["delta"].sel(chain=0, transition=row).std("draw").to_numpy()

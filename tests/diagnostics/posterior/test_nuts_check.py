@@ -1,6 +1,7 @@
 """The guide against NUTS where the posterior is known in closed form."""
 
 import math
+from typing import cast
 
 import pytest
 import torch
@@ -62,7 +63,7 @@ def check(agent: Agent, generator: torch.Generator, chains: int) -> NutsCheck:
 def exact(agent: Agent) -> tuple[Tensor, Tensor]:
     inputs, targets = thinned(agent, make_data(agent), 1, ROWS)
     d = agent.latent_dim
-    design = agent.model.likelihood.design(inputs).flatten(0, 1)
+    design = cast(LinearGaussian, agent.model.likelihood).design(inputs).flatten(0, 1)
     return linear_gaussian_posterior(torch.zeros(d), torch.eye(d), design, targets.flatten(), NOISE)
 
 

@@ -11,7 +11,6 @@ from unittest.mock import Mock
 import pyro
 import pytest
 import torch
-from torch import nn
 
 from pyro_dynamics.guides import (
     AutoConfig,
@@ -72,7 +71,7 @@ def linear() -> LinearGaussian:
 
 
 def state_after(
-    likelihood: nn.Module,
+    likelihood: Any,
     family: Any,
     environments: int,
     compiled: bool,
