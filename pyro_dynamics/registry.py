@@ -10,8 +10,10 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, first_line
 
+EXTRA = {"transition_dim": "reads_transitions"}
+"""Further arguments of a constructor, by the attribute of a class that asks for them."""
 Part = TypeVar("Part")
 C = TypeVar("C", bound=type)
 
@@ -36,13 +38,15 @@ class Registry(Mapping[str, type[Part]], Generic[Part]):
         """A class decorator: the class is found under ``name`` from then on.
 
         Raises:
-            ValueError: if the name belongs to another class.
+            UserError: if the name belongs to another class.
         """
 
         def add(part: C) -> C:
             there: Any = self._parts.get(name, part)
             if (there.__module__, there.__qualname__) != (part.__module__, part.__qualname__):
-                raise ValueError(f"the {self.kind} {name!r} is {there.__module__}.{there.__qualname__} already")
+                raise UserError(
+                    f"the {self.kind} {name!r} is {there.__module__}.{there.__qualname__} already: name your own"
+                )
             self._parts[name] = part
             return part
 
@@ -92,8 +96,9 @@ class Registry(Mapping[str, type[Part]], Generic[Part]):
             if all(getattr(part, name) is getattr(contract, name) for name in names):
                 raise UserError(f"{word} must write {' or '.join(f'{name}()' for name in names)}: see {named}")
         try:
-            inspect.signature(part).bind_partial(*self.takes)
-        except TypeError:
+            extra = {name: None for name, asked in EXTRA.items() if getattr(part, asked, False)}
+            inspect.signature(part).bind(*self.takes, **extra)
+        except (TypeError, ValueError):
             raise UserError(f"{word} must be made by ({', '.join(self.takes)}): see {named}") from None
 
 
@@ -115,13 +120,15 @@ def require_settings(part: Any, word: str) -> None:
         raise UserError(f"{word}: Config must be frozen, @dataclass(frozen=True)")
     try:
         default = config()
-    except TypeError as fault:
-        raise UserError(f"{word}: every field of Config needs a default ({fault})") from None
+    except Exception as fault:
+        raise UserError(f"{word}: Config() must work, with a default for every field ({first_line(fault)})") from None
     try:
         hash(default)
-        json.dumps(asdict(default))
-    except TypeError:
-        raise UserError(f"{word}: the fields of Config must be numbers, texts, booleans or tuples of them") from None
+        json.dumps(asdict(default), allow_nan=False)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"{word}: the fields of Config must be finite numbers, texts, booleans or tuples of them"
+        ) from None
 
 
 def import_object(text: str, what: str, kind: str = "callable") -> Any:

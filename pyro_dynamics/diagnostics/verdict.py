@@ -167,13 +167,14 @@ def reasons_to_believe(
     reasons = []
     if judged:
         k_hat = [math.inf if math.isnan(one.k_hat) else one.k_hat for one in judged]
-        highest = f"{max(k_hat):.2f} at step {steps[int(np.argmax(k_hat))]}"
-        reasons.append(
-            f"k-hat was at no two checkpoints running above {judged[0].threshold:.2f} (the highest: {highest})"
-            + (", but where the belief was only over-dispersed" if any(one.only_wide for one in judged) else "")
-        )
+        rest = [(value, step) for value, step, one in zip(k_hat, steps, judged, strict=True) if not one.only_wide]
+        highest = "(the highest: {:.2f} at step {})".format(*max(rest)) if rest else "(none was to be judged)"
+        reasons.append(f"k-hat was at no two checkpoints running above {judged[0].threshold:.2f} {highest}")
+        if wide := [step for step, one in zip(steps, judged, strict=True) if one.only_wide]:
+            reasons.append(f"at {len(wide)} of {len(judged)} checkpoints the belief was only over-dispersed")
     if len(running):
-        reasons.append(f"of any {checks.RECENT} steps at least {running.min():.0%} lay in the 90 % intervals")
+        stretch = f"any {checks.RECENT} steps (of all, where there are fewer)"
+        reasons.append(f"of {stretch} at least {running.min():.0%} lay in the 90 % intervals")
     if compared:
         reasons.append(f"the true {', '.join(compared)} did not stay outside the belief's {100 * region:.0f} % region")
     return reasons

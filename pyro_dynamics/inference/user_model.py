@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import pyro
 import torch
 from pyro import poutine
+from torch import nn
 
 from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.errors import UserError
@@ -14,6 +15,10 @@ from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Minibatch
 
 M = TypeVar("M", bound=DynamicsModel)
+MODULE = frozenset(vars(nn.Module())) | {"training"}
+"""What torch keeps in every module."""
+LIBRARIES = {"builtins", "pyro", "pyro_dynamics", "torch", "typing"}
+"""Whose classes have no settings of the user's."""
 
 
 def has_default_forward(model: object) -> bool:
@@ -34,6 +39,40 @@ def own_program(model: object) -> str | None:
         if not default
     ]
     return f"{type(model).__name__} has its own {' and '.join(own)}" if own else None
+
+
+def constants_of(model: DynamicsModel) -> tuple[Any, ...] | str:
+    """What a compiled graph of a user's hook takes for constants; in words, what is there that no graph can follow.
+
+    Numbers and texts that the model, its class or its own modules keep as plain attributes; tensors that are
+    registered are arguments of the graph. The project's networks (``likelihood``) are left out: their settings stay.
+    """
+    if has_default_observation(model):
+        return ()
+    found: list[Any] = []
+    networks = set(map(id, model.likelihood.modules())) if isinstance(model.likelihood, nn.Module) else set()
+    for module in model.modules() if isinstance(model, nn.Module) else [model]:
+        if id(module) in networks:
+            continue
+        own = {name: value for name, value in vars(module).items() if name not in MODULE and name != "environments"}
+        kinds = [kind for kind in type(module).__mro__ if kind.__module__.partition(".")[0] not in LIBRARIES]
+        of_class = [item for kind in kinds for item in vars(kind).items() if not _is_code(*item)]
+        for name, value in [*own.items(), *of_class]:
+            if not _is_plain(value):
+                return f"{type(module).__name__} keeps {name}, a {type(value).__name__}, as a plain attribute"
+            found.append((type(module), name, value))
+    return (type(model), *found)
+
+
+def _is_code(name: str, value: object) -> bool:
+    """Whether an attribute of a class is no value: a method, a property, or what Python keeps."""
+    return callable(value) or hasattr(value, "__get__") or name.startswith(("__", "_abc_"))
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str | type | torch.dtype | torch.device)
 
 
 def over_environments(model: M, environments: int) -> M:

@@ -1,6 +1,8 @@
 """Names that have changed: old run folders still load, and a flag's old name says the new one."""
 
+import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from pyro_dynamics.errors import UserError
@@ -10,8 +12,10 @@ FLAGS = {
     "--where": "--environment",
     "--keep": "--keep-checkpoints",
     "--offline.decay": "--offline.lr-decay",
+    "--offline.no-decay": "--offline.no-lr-decay",
     "--offline.spread": "--offline.init-mean-std",
     "--controller.widen": "--controller.reset-on-change",
+    "--controller.no-widen": "--controller.no-reset-on-change",
     "--planner.carry": "--planner.std-carry",
     "--belief.retention": "--belief.forgetting-factor",
 }
@@ -22,10 +26,10 @@ FIELDS: dict[str, dict[str, str]] = {
     "": {"keep": "keep_checkpoints"},
     "offline": {"decay": "lr_decay", "spread": "init_mean_std"},
     "controller": {"widen": "reset_on_change"},
-    "planner_config": {"carry": "std_carry"},
-    "belief_config": {"retention": "forgetting_factor"},
 }
 """Of ``config.json``, by the part that holds them."""
+SETTINGS = {("belief", "power"): {"retention": "forgetting_factor"}, ("planner", "icem"): {"carry": "std_carry"}}
+"""Of ``config.json`` too: of a belief and a planner by their names; a part of the user's own keeps its words."""
 
 
 def with_new_names(arguments: Sequence[str]) -> list[str]:
@@ -34,22 +38,38 @@ def with_new_names(arguments: Sequence[str]) -> list[str]:
     Raises:
         UserError: if a flag has another name now.
     """
-    renamed = list(arguments)
+    renamed, listing = list(arguments), False
+    named = {name for name in ("belief", "planner") for word in _after(arguments, f"--{name}") if ":" in word}
     for index, word in enumerate(arguments):
         flag, equals, value = word.partition("=")
-        if flag.replace("_", "-") in FLAGS:
-            raise UserError(f"{flag} is called {FLAGS[flag.replace('_', '-')]} now")
+        flag = flag.replace("_", "-")
+        if flag in FLAGS and flag.removeprefix("--").partition(".")[0] not in named:
+            raise UserError(f"{flag} is called {FLAGS[flag]} now")
         if flag == "--belief" and equals:
             renamed[index] = f"--belief={BELIEFS.get(value, value)}"
         elif index and arguments[index - 1] == "--belief":
             renamed[index] = BELIEFS.get(word, word)
-    if "--beliefs" in arguments:
-        for index in range(renamed.index("--beliefs") + 1, len(renamed)):
-            if renamed[index].startswith("--"):
-                break
-            kind, colon, settings = renamed[index].partition(":")
-            renamed[index] = f"{TRACKED.get(kind, kind)}{colon}{settings.replace('retention=', 'forgetting_factor=')}"
+        elif flag == "--beliefs" and equals:
+            renamed[index] = f"--beliefs={_tracked(value)}"
+        elif listing and not word.startswith("--"):
+            renamed[index] = _tracked(word)
+        listing = flag == "--beliefs" or (listing and not word.startswith("--"))
     return renamed
+
+
+def _after(arguments: Sequence[str], flag: str) -> list[str]:
+    """The words that a flag is given, as ``--flag WORD`` or ``--flag=WORD``."""
+    return [word for before, word in pairwise(arguments) if before == flag] + [
+        word.removeprefix(f"{flag}=") for word in arguments if word.startswith(f"{flag}=")
+    ]
+
+
+def _tracked(word: str) -> str:
+    """A belief of ``track --beliefs``, with the settings behind its colon, by its new names."""
+    kind, colon, settings = word.partition(":")
+    if kind == "power":
+        settings = ",".join(re.sub("^retention=", "forgetting_factor=", one) for one in settings.split(","))
+    return f"{TRACKED.get(kind, kind)}{colon}{settings}"
 
 
 def upgraded(data: Any, part: str = "") -> Any:
@@ -58,6 +78,10 @@ def upgraded(data: Any, part: str = "") -> Any:
         return data
     names = FIELDS.get(part, {})
     found = {names.get(name, name): upgraded(value, name) for name, value in data.items()}
+    for (kind, name), fields in SETTINGS.items():
+        settings = found.get(f"{kind}_config")
+        if found.get(kind) == name and isinstance(settings, dict):
+            found[f"{kind}_config"] = {fields.get(key, key): value for key, value in settings.items()}
     if found.get("belief") in BELIEFS:
         found["belief"] = BELIEFS[found["belief"]]
     return found

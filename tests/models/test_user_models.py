@@ -372,6 +372,81 @@ def test_settings_of_the_hook_are_not_mixed_up_between_models_of_one_network() -
     assert not torch.allclose(mean(0.5, True), mean(50.0, True), atol=1e-4)
 
 
+class Kept(HierarchicalModel):
+    """A Gaussian hook whose noise is a plain attribute, kept where ``KEPT`` says."""
+
+    of_class = 1.0
+
+    def __init__(self, likelihood: Any, environments: int, latent_dim: int) -> None:
+        super().__init__(likelihood, environments, latent_dim)
+        self.public, self._hidden, self.head = 1.0, 1.0, nn.Identity()
+        setattr(self.head, "inner", 1.0)  # noqa: B010  # torch types attributes of modules as tensors
+
+    def observation(self, inputs: Tensor, latent: Tensor) -> Distribution:
+        location, scale = self.likelihood(inputs, latent)
+        inner: Any = self.head.inner
+        factor = self.public * self._hidden * inner * self.of_class
+        return distributions.Normal(location, factor * scale).to_event(1)
+
+
+def change(model: HierarchicalModel, where: str) -> None:
+    owner, _, name = where.rpartition(".")
+    setattr(model.get_submodule(owner), name, 5.0)
+
+
+KEPT = ["public", "_hidden", "head.inner", "of_class"]
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("where", KEPT)
+@pytest.mark.parametrize("belief", ["recursive", "changepoint"])
+def test_a_setting_that_is_changed_later_is_followed_online(where: str, belief: str) -> None:
+    def mean(compiled: bool) -> Tensor:
+        rule = SVIUpdate(SVIUpdateConfig(20, 1e-2, 4, compiled))
+        model = Kept(network(), 1, 1)
+        held = BELIEFS[belief](model, DiagonalGuide(1, 1).for_environments(1), rule)
+        for later in (False, True):
+            if later:
+                change(model, where)
+            held.update(torch.ones(1, 3), 3 * torch.ones(1, 2), torch.arange(1), torch.Generator().manual_seed(0))
+        return held.posterior().mean
+
+    assert torch.allclose(mean(compiled=True), mean(compiled=False), atol=2e-5)
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("where", KEPT)
+def test_a_setting_that_is_changed_later_is_followed_offline(where: str) -> None:
+    def losses(compiled: bool) -> list[float]:
+        model = Kept(network(), ENVIRONMENTS, 1)
+        inference = OfflineInference(
+            model, DiagonalGuide(ENVIRONMENTS, 1), OfflineConfig(compiled=compiled, batch_size=8)
+        )
+        g, found = torch.Generator().manual_seed(1), []
+        environment = torch.randint(ENVIRONMENTS, (2, 8), generator=g)
+        batch = Minibatch(torch.randn(2, 8, 3, generator=g), torch.randn(2, 8, 2, generator=g), environment, 8.0)
+        for later in (False, True):
+            if later:
+                change(model, where)
+            torch.manual_seed(5)
+            with pyro.settings.context(module_local_params=True), pyro.validation_enabled(False):
+                found.append(float(inference.step(batch)))
+        return found
+
+    expected = losses(compiled=False)
+    assert abs(expected[1] - expected[0]) > 0.1
+    assert losses(compiled=True) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_what_no_graph_can_follow_goes_the_slow_way() -> None:
+    model = Kept(network(), 1, 1)
+    model.settings = {"factor": 2.0}  # type: ignore[assignment]
+    held = BELIEFS["recursive"](model, DiagonalGuide(1, 1), SVIUpdate(SVIUpdateConfig(5, 1e-2, 4, compiled=True)))
+    with pytest.warns(UserWarning, match="Kept keeps settings, a dict, as a plain attribute"):
+        held.update(torch.ones(1, 3), torch.ones(1, 2), torch.arange(1), torch.Generator())
+
+
 @every_model
 def test_the_kalman_update_is_exact_or_refused(kind: Any) -> None:
     agent = make_agent(kind, KalmanUpdate(KalmanUpdateConfig()))

@@ -57,6 +57,32 @@ class Own(Guide):
 
 
 @dataclass(frozen=True)
+class NoScale:
+    scale: float = 0.1
+
+    def __post_init__(self):
+        raise ValueError("no scale is right")
+
+
+class Refusing(Own):
+    Config = NoScale
+
+
+@dataclass(frozen=True)
+class NoNumber:
+    scale: float = float("nan")
+
+
+class NotFinite(Own):
+    Config = NoNumber
+
+
+class Extra(Own):
+    def __init__(self, environments, latent_dim, config, extra):
+        super().__init__(environments, latent_dim, config)
+
+
+@dataclass(frozen=True)
 class FewSteps(SVIUpdate.Config):
     steps: int = 2
 
@@ -310,8 +336,11 @@ def test_a_sweep_names_a_job_by_them() -> None:
         (["--guide", "own_parts:WithoutSettings"], "must be made by (environments, latent_dim, config)"),
         (["--guide", "own_parts:Unsettled"], "own_parts:Unsettled has no Config"),
         (["--guide", "own_parts:Thawed"], "Config must be frozen"),
-        (["--guide", "own_parts:Demanding"], "every field of Config needs a default"),
-        (["--guide", "own_parts:Listing"], "the fields of Config must be numbers"),
+        (["--guide", "own_parts:Demanding"], "Config() must work, with a default for every field"),
+        (["--guide", "own_parts:Refusing"], "Config() must work, with a default for every field (no scale is right)"),
+        (["--guide", "own_parts:NotFinite"], "the fields of Config must be finite numbers"),
+        (["--guide", "own_parts:Extra"], "must be made by (environments, latent_dim, config)"),
+        (["--guide", "own_parts:Listing"], "the fields of Config must be finite numbers"),
         (["--guide", "own_parts:Nothing"], "Nothing has no parameters"),
         (
             ["--guide", "own_parts:NotIndependent"],
@@ -391,7 +420,7 @@ def test_a_name_is_given_once() -> None:
     registry: Registry[Any] = Registry("guide", object, ())
     first = registry.register("one")(type("First", (), {}))
     assert registry.register("one")(first) is registry["one"]
-    with pytest.raises(ValueError, match="the guide 'one' is"):
+    with pytest.raises(UserError, match="the guide 'one' is"):
         registry.register("one")(type("Second", (), {}))
     assert list(registry) == ["one"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.runners.common.configuration import RunConfig, from_json, preset_config, to_json
-from pyro_dynamics.runners.common.renamed import FIELDS, FLAGS, with_new_names
+from pyro_dynamics.runners.common.renamed import FIELDS, FLAGS, upgraded, with_new_names
 from pyro_dynamics.runners.main import main
 
 
@@ -39,12 +39,23 @@ def test_a_configuration_with_the_old_names_is_read() -> None:
         back = {after: before for before, after in FIELDS.get(name, {}).items()}
         old[name] = {back.get(key, key): item for key, item in value.items()} if isinstance(value, dict) else value
     old["keep"] = old.pop("keep_checkpoints")
+    old["planner_config"]["carry"] = old["planner_config"].pop("std_carry")
     old["online"] = {**old["online"], "belief": "exact"}
     assert "std_carry" not in str(old)
     assert from_json(old) == from_json(new) == config
     power = {"belief": "power", "belief_config": {"retention": 0.5}}
     read: RunConfig = from_json({**new, "online": {**new["online"], **power}})
     assert read.online.belief_config.forgetting_factor == 0.5  # type: ignore[attr-defined]
+
+
+def test_parts_of_the_users_own_keep_their_words() -> None:
+    words = ["--belief", "parts:Own", "--belief.retention", "0.3", "--planner=parts:Own", "--planner.carry=0.3"]
+    assert with_new_names(words) == words
+    assert with_new_names(["--beliefs=exact", "parts:Own:retention=0.3"])[0] == "--beliefs=recursive"
+    assert with_new_names(["--beliefs", "parts:Own:retention=0.3"])[1] == "parts:Own:retention=0.3"
+    own = {"belief": "parts:Own", "belief_config": {"retention": 0.3}, "planner": "parts:Own"}
+    own["planner_config"] = {"carry": 0.3}
+    assert upgraded(own) == own
 
 
 def test_an_unknown_field_is_still_refused(tmp_path: Path) -> None:

@@ -62,7 +62,6 @@ class ChangepointBelief(Belief):
         super().set_prior()
         count, environments = self.config.hypotheses, self.guide.environments
         self.many = self.guide.for_environments(environments * count)
-        self.many_model = over_environments(self.model, environments * count)
         everyone = torch.arange(environments)
         self.many.assign(everyone * count, self.guide, everyone)
         self.log_weight = torch.full((environments, count), -math.inf)
@@ -109,14 +108,12 @@ class ChangepointBelief(Belief):
             self.temperature,
         )
         prior = self.many.frozen()
-        self.update_rule.fit(self.many_model, self.many, prior, batch, generator)
+        model = over_environments(self.model, self.many.environments)  # now: whoever owns it may have changed it
+        self.update_rule.fit(model, self.many, prior, batch, generator)
         with torch.no_grad(), drawing_from(generator):
             posterior = self.many.frozen()
             evidence = torch.stack(
-                [
-                    log_joint(self.many_model, prior, batch, draw) - posterior.log_prob(draw)
-                    for draw in posterior.sample((8,))
-                ]
+                [log_joint(model, prior, batch, draw) - posterior.log_prob(draw) for draw in posterior.sample((8,))]
             ).mean(0)
         before = self._length()
         weight = self.log_weight + torch.where(seen[:, None], evidence.view_as(self.log_weight), 0.0)

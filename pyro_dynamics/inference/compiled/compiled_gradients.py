@@ -23,7 +23,7 @@ from pyro_dynamics.inference.compiled.traced_elbo import (
     not_compilable,
     site_of,
 )
-from pyro_dynamics.inference.user_model import own_program
+from pyro_dynamics.inference.user_model import constants_of, own_program
 from pyro_dynamics.transitions import Minibatch
 
 Gradients = Callable[..., tuple[tuple[Tensors, Tensors], tuple[Tensor, Tensor]]]
@@ -48,6 +48,7 @@ class CompiledGradients:
     def __init__(self, model: DynamicsModel, guide: VariationalGuide, batch_size: int) -> None:
         self.model, self.guide, self.batch_size = model, guide, batch_size
         self._gradients: Gradients | None = None
+        self._constants: tuple[Any, ...] | str = ()
         self._site: Site = "posterior"
         self._possible = True
 
@@ -70,6 +71,11 @@ class CompiledGradients:
     def _backward(self, batch: Minibatch) -> Tensor:
         if own := own_program(self.model):
             raise CompilationFailed(own)
+        constants = constants_of(self.model)
+        if isinstance(constants, str):
+            raise CompilationFailed(f"{constants}, which a compiled graph would not follow")
+        if constants != self._constants:
+            self._gradients, self._constants = None, constants
         phi, data = gather(self.model, self.guide, self.model.prior(), batch, self.batch_size)
         theta: Tensors = {name: value for name, value in self.model.named_parameters() if value.requires_grad}
         data = data._replace(theta={name: value for name, value in data.theta.items() if name not in theta})

@@ -6,6 +6,7 @@ the result is the same to float32 accuracy. The model's hook and the guide are c
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
@@ -33,7 +34,7 @@ from pyro_dynamics.inference.compiled.traced_elbo import (
     not_compilable,
     site_of,
 )
-from pyro_dynamics.inference.user_model import own_program
+from pyro_dynamics.inference.user_model import constants_of, own_program
 from pyro_dynamics.observation import has_default_observation
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Minibatch
@@ -123,7 +124,8 @@ def fit_compiled(
             return _fit(Problem(config, model, guide, prior, batch), generator)
     except CompilationFailed as fault:
         generator.set_state(before)
-        _compiled.setdefault(model.likelihood, {})[_kind(model, guide)] = None
+        with suppress(CompilationFailed):
+            _compiled.setdefault(model.likelihood, {})[_kind(model, guide)] = None
         warn_once(f"the update cannot be compiled and goes the slow way: {fault}")
         return False
 
@@ -297,13 +299,10 @@ def _rates(config: Steps, like: Tensor) -> Tensor:
 
 def _kind(model: DynamicsModel, guide: VariationalGuide) -> tuple[Any, ...]:
     """What graphs of one network differ by, beside shapes; a hook of the user's own may use the model's settings."""
-    return type(guide), repr(getattr(guide, "config", None)), None if has_default_observation(model) else _hook(model)
-
-
-def _hook(model: DynamicsModel) -> tuple[Any, ...]:
-    """Class and plain attributes of a model; its tensors are arguments of the graph."""
-    own = {name: value for name, value in vars(model).items() if not name.startswith("_") and name != "environments"}
-    return type(model), repr(sorted(own.items(), key=lambda item: item[0]))
+    constants = constants_of(model)
+    if isinstance(constants, str):
+        raise CompilationFailed(f"{constants}, which a compiled graph would not follow: register it, or use a number")
+    return type(guide), repr(getattr(guide, "config", None)), constants
 
 
 def _shapes(tree: object) -> tuple[Any, ...]:

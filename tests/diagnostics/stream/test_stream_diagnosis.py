@@ -119,7 +119,7 @@ def test_a_belief_that_is_only_wide_is_not_condemned_and_one_that_is_off_too_is(
     found = judged(agent, observed, wide, log_q, [1.0] * STEPS, TEMPERATURE)
     assert sum(k_hat > found.threshold for k_hat in found.k_hat) > len(found.k_hat) / 2  # 400 draws are too few
     assert found.verdict.title == "believe"
-    assert "but where the belief was only over-dispersed" in found.verdict.why
+    assert "the belief was only over-dispersed" in found.verdict.why
     off = judged(agent, observed, wide + 16 * deviation, log_q, [1.0] * STEPS, TEMPERATURE)
     assert off.verdict.title.startswith("do not believe since step")
 
