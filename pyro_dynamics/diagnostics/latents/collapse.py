@@ -1,16 +1,15 @@
 """The collapse gate: does the network use the latent?"""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
+from pyro_dynamics.agent import Agent
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
 
 
 @torch.no_grad()
-def collapse_gap(agent: Any, data: Transitions, samples: int = 8) -> tuple[Tensor, Tensor | None]:
+def collapse_gap(agent: Agent, data: Transitions, samples: int = 8) -> tuple[Tensor, Tensor | None]:
     """Expected log-likelihood of each environment's transitions under its own latent and under the others'.
 
     The first minus the second must be positive: if wrong latents predict as well as the right ones, the network

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from xarray import Dataset, DataTree
 
+from pyro_dynamics.agent import Agent
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.log_joint import log_joint_of_draws, whole_batch
@@ -23,7 +24,7 @@ SAMPLE = ("chain", "draw")
 
 
 def to_datatree(
-    agent: Any,
+    agent: Agent | Sequence[Agent],
     transitions: Transitions,
     draws: int = 1000,
     *,
@@ -134,7 +135,7 @@ def of_environment(tree: DataTree, environment: str) -> DataTree:
     return DataTree.from_dict({name: part(group.to_dataset()) for name, group in tree.children.items()})
 
 
-def refuse_without_posterior(agent: Any) -> None:
+def refuse_without_posterior(agent: Agent) -> None:
     """Refuse, in words, an agent whose latents have no posterior.
 
     Raises:
@@ -174,7 +175,7 @@ def evenly_spread(environment: Tensor, environments: int, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def draw_log_likelihood(agent: Any, data: Transitions, latents: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def draw_log_likelihood(agent: Agent, data: Transitions, latents: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """The mean over members of log p(s' | s, a, e_k) of every transition under every draw, a few rows at a time.
 
     Args:
@@ -194,7 +195,7 @@ def draw_log_likelihood(agent: Any, data: Transitions, latents: Tensor) -> Itera
 
 @torch.no_grad()
 def _chain(
-    agent: Any,
+    agent: Agent,
     data: Transitions,
     kept: Tensor,
     draws: int,
@@ -222,7 +223,7 @@ def _chain(
     return tuple(part.numpy() for part in (latents, log_p, log_q, torch.cat(pointwise, 1), predicted))
 
 
-def sample_targets(agent: Any, data: Transitions, latents: Tensor, generator: torch.Generator) -> Tensor:
+def sample_targets(agent: Agent, data: Transitions, latents: Tensor, generator: torch.Generator) -> Tensor:
     """Draws of what the network predicts, ``[S, n, T]``: a member at random for each draw ``[S, K, d]`` and row."""
     out = []
     with drawing_from(generator):

@@ -1,12 +1,12 @@
 """Predictions over several steps beside the observed states: the model rolled along the actions that were taken."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pyro_dynamics.agent import Agent
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.observation import draw, location_and_scale, observation
 from pyro_dynamics.seeding import drawing_from
@@ -47,7 +47,7 @@ def windows(data: Transitions, horizon: int, limit: int) -> Tensor:
 
 @torch.no_grad()
 def forecast(
-    agent: Any, data: Transitions, horizon: int, particles: int, generator: torch.Generator, limit: int = 30
+    agent: Agent, data: Transitions, horizon: int, particles: int, generator: torch.Generator, limit: int = 30
 ) -> Forecast:
     """Roll particles along recorded actions; each keeps its member and its draw of e over the horizon (TS-inf).
 
@@ -78,7 +78,7 @@ def forecast(
 
 
 @torch.no_grad()
-def traversal(agent: Any, data: Transitions, horizon: int) -> tuple[dict[int, np.ndarray], int]:
+def traversal(agent: Agent, data: Transitions, horizon: int) -> tuple[dict[int, np.ndarray], int]:
     """What each environment's mean latent makes of the same actions: one start, every latent, no noise.
 
     The start and the actions are those of the first whole window of the data. Each member rolls by itself along its
