@@ -124,7 +124,7 @@ class AmortizedGuide(Guide):
         scale, mean = torch.std_mean(rows, dim=0, correction=0)
         self.row_mean.copy_(mean)
         self.row_scale.copy_(torch.where(scale < 1e-6, torch.ones_like(scale), scale))
-        self._remember(rows, environment)
+        self._store(rows, environment)
 
     @torch.no_grad()
     def observe(self, inputs: Tensor, targets: Tensor, environment: Tensor) -> None:
@@ -132,9 +132,9 @@ class AmortizedGuide(Guide):
         given = torch.arange(self.window.shape[1], device=self.count.device) < self.count[:, None]
         owner = torch.arange(self.environments, device=self.count.device)[:, None].expand_as(given)
         rows, owner = self.window.flip(1)[given.flip(1)], owner[given]
-        self._remember(torch.cat([rows, torch.cat([inputs, targets], -1)]), torch.cat([owner, environment]))
+        self._store(torch.cat([rows, torch.cat([inputs, targets], -1)]), torch.cat([owner, environment]))
 
-    def _remember(self, rows: Tensor, environment: Tensor) -> None:
+    def _store(self, rows: Tensor, environment: Tensor) -> None:
         window, count = newest(rows, environment, self.environments, self.window.shape[1])
         self.window.copy_(window)
         self.count.copy_(count)

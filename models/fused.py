@@ -29,7 +29,7 @@ NEEDED = {
 }
 """What the processor must have, by the names in /proc/cpuinfo; a compiler writes them without the last underscore."""
 BLOCKS_WORTH_A_THREAD = 10
-"""Of rows: fewer are done before another thread has begun."""
+"""Of rows: fewer are done before another thread has started."""
 
 
 class FusedEnsemble:

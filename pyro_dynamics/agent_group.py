@@ -47,7 +47,7 @@ class AgentGroup:
             agent.set_context([contexts[k] for k in share])
 
     def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
-        """Planned actions ``[B, A]`` for robots in states ``[B, S]`` of environments ``[B]``."""
+        """Planned actions ``[B, A]`` in states ``[B, S]`` of environments ``[B]``."""
         parts = [(rows, agent.act(state[rows], local, generator)) for agent, rows, local in self._split(environment)]
         return _join(parts)
 

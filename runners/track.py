@@ -30,7 +30,7 @@ from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.rollouts.tracking import Track, summarise, track
 from pyro_dynamics.runners.common.configuration import OnlineConfig
 from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
-from pyro_dynamics.runners.common.limits import require_reasonable
+from pyro_dynamics.runners.common.limits import check_limits
 from pyro_dynamics.runners.main import run_as_module
 
 ORACLE_RESET = "oracle-reset"
@@ -217,7 +217,7 @@ def online_config(belief: str, update: str) -> OnlineConfig:
     except (TypeError, ValueError):
         raise UserError(f"{belief!r} does not read NAME:setting=value,setting=value, or has no such setting") from None
     online = OnlineConfig(kind, chosen, update, make_update.Config())
-    require_reasonable(online)
+    check_limits(online)
     return online
 
 

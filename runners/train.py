@@ -161,7 +161,7 @@ def train_or_resume(
 
 
 def part_there(config: RunConfig, path: Path) -> RunFolder | None:
-    """The run of this configuration that was begun in a folder, or None where there is none.
+    """The run of this configuration that was started in a folder, or None where there is none.
 
     Raises:
         UserError: if the folder holds a run with other settings.

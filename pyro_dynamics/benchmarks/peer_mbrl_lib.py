@@ -47,9 +47,9 @@ def median_cpu(call: Callable[[], Any], calls: int) -> float:
     """Median CPU seconds of a call, without the first."""
     seconds = []
     for _ in range(calls + 1):
-        begun = time.process_time()
+        start = time.process_time()
         call()
-        seconds.append(time.process_time() - begun)
+        seconds.append(time.process_time() - start)
     return statistics.median(seconds[1:])
 
 

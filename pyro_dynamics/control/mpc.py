@@ -36,7 +36,7 @@ class MPCConfig:
 
 
 class MPC:
-    """Plans for many robots in one call.
+    """Plans for many environments in one call.
 
     Args:
         sampler: expected returns under the model.
@@ -67,7 +67,7 @@ class MPC:
         self.environment = None
 
     def plans(self) -> dict[str, Tensor | None]:
-        """Copies of the last plans, and of which robots they are."""
+        """Copies of the last plans, and of which environments they are."""
         kept = {"environment": self.environment, **self.planner.plans()}
         return {name: value if value is None else value.clone() for name, value in kept.items()}
 
@@ -84,7 +84,7 @@ class MPC:
 
     @torch.inference_mode()
     def act(self, state: Tensor, posterior: Distribution, environment: Tensor, generator: torch.Generator) -> Tensor:
-        """The first actions of new plans for B robots.
+        """The first actions of B new plans.
 
         They are finite and within the bounds, whatever the model and the posterior say. Where no candidate has a finite
         return, the last plan continues, or the middle of the bounds is sent where there is none.

@@ -57,7 +57,7 @@ def matrix_product_rate(dtype: torch.dtype, rows: int = 500, width: int = 200, s
     best, until = float("inf"), time.process_time() + seconds
     torch.mm(x, weight, out=out)  # the first one prepares
     while time.process_time() < until:
-        begun = time.process_time()
+        start = time.process_time()
         torch.mm(x, weight, out=out)
-        best = min(best, time.process_time() - begun)
+        best = min(best, time.process_time() - start)
     return 2 * rows * width * width / best / 1e9

@@ -179,14 +179,14 @@ def write_minari(
             raise UserError(f"Minari requires names such as pendulum-v0 or mine/pendulum-v0, not {name!r}") from None
         warnings.simplefilter("ignore")  # about a missing author and link
         place = get_dataset_path(name)
-        begun = place.with_name(place.name + ".part")
+        unfinished = place.with_name(place.name + ".part")
         try:
             if place.exists():
                 raise FileExistsError("it already exists")
-            rmtree(begun, ignore_errors=True)  # of one that was killed
-            begun.mkdir(parents=True)
-            check_free_space(begun, most_bytes(episodes))
-            with _root(begun):
+            rmtree(unfinished, ignore_errors=True)  # of one that was killed
+            unfinished.mkdir(parents=True)
+            check_free_space(unfinished, most_bytes(episodes))
+            with _root(unfinished):
                 dataset = package.create_dataset_from_buffers(
                     name,
                     buffers,
@@ -204,7 +204,7 @@ def write_minari(
             why = reason(fault) if isinstance(fault, OSError) else fault
             raise UserError(f"cannot write the Minari data set {target}: {why}") from None
         finally:
-            rmtree(begun, ignore_errors=True)
+            rmtree(unfinished, ignore_errors=True)
         return place
 
 

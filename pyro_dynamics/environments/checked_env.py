@@ -30,7 +30,7 @@ class TookTooLong(BaseException):
     """A step exceeded its time limit; no ``except Exception`` in an environment may catch it."""
 
 
-class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
+class CheckedEnv(gymnasium.Wrapper, RecordConstructorArgs):
     """Checks an environment: whether it raises, hangs, or returns non-finite numbers or another shape.
 
     A fault is raised as :class:`~pyro_dynamics.errors.EnvironmentFault`, with the environment's own exception as its
@@ -132,11 +132,11 @@ class Guarded(gymnasium.Wrapper, RecordConstructorArgs):
         return {"fault": fault}
 
 
-def guards(envs: Any) -> Iterator[Guarded]:
+def checked_envs(envs: Any) -> Iterator[CheckedEnv]:
     """The checking wrapper of every environment of a vector, or of a list, that has one."""
     for env in envs if isinstance(envs, list) else getattr(envs, "envs", ()):
         while isinstance(env, gymnasium.Wrapper):
-            if isinstance(env, Guarded):
+            if isinstance(env, CheckedEnv):
                 yield env
                 break
             env = env.env
@@ -155,7 +155,7 @@ def limit_steps(envs: SyncVectorEnv | list[gymnasium.Env], seconds: float | None
         return
     require_step_limit(seconds)
     signal.signal(signal.SIGALRM, _alarm)
-    for guard in guards(envs):
+    for guard in checked_envs(envs):
         guard.limit = seconds
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
-from pyro_dynamics.environments.checked_env import Guarded, guards
+from pyro_dynamics.environments.checked_env import CheckedEnv, checked_envs
 from pyro_dynamics.environments.contexts import Context, as_context, numbers, parse_number, split_context
 from pyro_dynamics.environments.hidden_parameter import AttributeContext, hidden_parameter
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
@@ -181,7 +181,7 @@ class Family:
         if hidden_parameter(env) is None:
             env = AttributeContext(env, self.parameter, start)
         # A task may read the true context in info, and gets valid observations only.
-        return self.make_task().wrap(ScheduledContext(Guarded(env, self.axis), schedule))
+        return self.make_task().wrap(ScheduledContext(CheckedEnv(env, self.axis), schedule))
 
     def _create(self, context: Context, max_steps: int, how: Mapping[str, Any]) -> gymnasium.Env:
         values: tuple[Any, ...] = (context,) if isinstance(context, str) else numbers(context)
@@ -214,7 +214,7 @@ class Family:
         makers = [lambda context=context: self.make(context, max_steps, **how) for context in contexts]
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
         check_spaces(self.name, vector.single_observation_space, vector.single_action_space)
-        for guard, context in zip(guards(vector), contexts, strict=True):
+        for guard, context in zip(checked_envs(vector), contexts, strict=True):
             guard.index = contexts.index(context)  # environments with the same context share its index
         return vector
 

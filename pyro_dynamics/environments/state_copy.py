@@ -14,25 +14,25 @@ from pyro_dynamics.environments.hidden_parameter import hidden_parameter
 from pyro_dynamics.errors import UserError
 
 PLAIN = (bool, int, float, str, type(None), np.ndarray, np.generic, np.random.Generator)
-"""What is copied from an environment to its twin: data, never a simulator, a space or a wrapper."""
+"""What is copied from an environment to its clone: data, never a simulator, a space or a wrapper."""
 HOW_IT_WAS_MADE = ("_ezpickle_args", "_ezpickle_kwargs", "_saved_kwargs")
 
 
-def put_where(twin: gymnasium.Env, original: gymnasium.Env) -> None:
-    """Copy the state of ``original`` in its episode to ``twin``, random stream included; the twin's context stays.
+def put_where(clone: gymnasium.Env, original: gymnasium.Env) -> None:
+    """Copy the state of ``original`` in its episode to ``clone``, random stream included; the clone's context stays.
 
     Copying the object would be slow, and would lose the state: Gymnasium's environments are copied by their constructor
     (EzPickle), which starts from the beginning.
 
     Args:
-        twin: made by the same family, perhaps under another context, and reset before.
+        clone: made by the same family, perhaps under another context, and reset before.
         original: reset, and stepped any number of times.
     """
-    hidden = hidden_parameter(twin)
+    hidden = hidden_parameter(clone)
     context = hidden.context
-    for own, other in zip(_layers(twin), _layers(original), strict=True):
+    for own, other in zip(_layers(clone), _layers(original), strict=True):
         vars(own).update({name: copy.deepcopy(value) for name, value in _plain(other)})
-    inner, source = twin.unwrapped, original.unwrapped
+    inner, source = clone.unwrapped, original.unwrapped
     if isinstance(getattr(inner, "model", None), mujoco.MjModel):
         # All of it: a step may start from quantities derived from an older state, as the position of Ant's torso.
         mujoco.mj_copyData(inner.data, inner.model, source.data)  # type: ignore[attr-defined]
@@ -40,19 +40,19 @@ def put_where(twin: gymnasium.Env, original: gymnasium.Env) -> None:
         hidden.set_context(context)
 
 
-def check_twins(twin: gymnasium.Env, original: gymnasium.Env, alike: gymnasium.Env) -> None:
+def check_copies(clone: gymnasium.Env, original: gymnasium.Env, alike: gymnasium.Env) -> None:
     """Refuse environments whose constructor derives numbers from the context that setting it does not.
 
     Args:
-        twin: just made; gets the state of ``original``.
+        clone: just made; gets the state of ``original``.
         original: just made, under another context.
-        alike: just made, under the twin's context: the twin must still be equal to it.
+        alike: just made, under the clone's context: the clone must still be equal to it.
 
     Raises:
         UserError: naming the first number that is not.
     """
-    put_where(twin, original)
-    for own, other in zip(_layers(twin), _layers(alike), strict=True):
+    put_where(clone, original)
+    for own, other in zip(_layers(clone), _layers(alike), strict=True):
         expected = dict(_plain(other))
         for name, value in _plain(own):
             if _numeric(value) and not np.array_equal(value, expected[name], equal_nan=True):

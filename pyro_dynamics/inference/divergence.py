@@ -36,7 +36,7 @@ def is_sound(guide: VariationalGuide) -> bool:
 
 
 @contextmanager
-def diverging_is_told(when: str) -> Iterator[None]:
+def reporting_divergence(when: str) -> Iterator[None]:
     """A matrix that cannot be inverted or factorised, or parameters that no distribution takes, are divergence."""
     try:
         yield

@@ -19,7 +19,7 @@ from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.collapse_prevention import LatentSite, check_movable, kl_weight, move_apart
 from pyro_dynamics.inference.compiled.compiled_gradients import CompiledGradients
-from pyro_dynamics.inference.divergence import Diverged, diverging_is_told, is_finite, is_sound
+from pyro_dynamics.inference.divergence import Diverged, is_finite, is_sound, reporting_divergence
 from pyro_dynamics.inference.log_joint import log_joint, whole_batch
 from pyro_dynamics.parameters import frozen
 from pyro_dynamics.seeding import drawing_from
@@ -248,7 +248,7 @@ class OfflineInference:
                 if on_epoch:
                     on_epoch(epoch, mean)
         everything = whole_batch(inputs, targets, environment, likelihood.members)
-        with diverging_is_told("at the end"):
+        with reporting_divergence("at the end"):
             self.guide.finalize(lambda latent: log_joint(self.model, self.model.prior(), everything, latent))
         if not (is_finite(self.model) and is_sound(self.guide)):  # the last step may have been the one too far
             raise Diverged("weights or beliefs are not finite at the end")
@@ -256,7 +256,7 @@ class OfflineInference:
 
     def _sound_step(self, batch: Minibatch, done: float, epoch: int) -> float:
         """:meth:`step`; raises :class:`Diverged` where its ELBO is not finite."""
-        with diverging_is_told(f"in epoch {epoch + 1}"):
+        with reporting_divergence(f"in epoch {epoch + 1}"):
             elbo = self.step(batch, done)
         if not math.isfinite(elbo):
             raise Diverged(f"the ELBO is {elbo} in epoch {epoch + 1}")

@@ -127,5 +127,5 @@ def _part(path: Path, number: int) -> Path:
 
 
 def _others(path: Path) -> list[Path]:
-    """Parts, and files that were begun."""
+    """Parts, and unfinished files."""
     return list(path.parent.glob(f"{path.name}.*"))

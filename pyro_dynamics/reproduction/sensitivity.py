@@ -29,7 +29,7 @@ from torch import Tensor
 from pyro_dynamics.datasets.logged_family import FILE, NO_SIMULATOR
 from pyro_dynamics.environments import Family, find_family
 from pyro_dynamics.environments.checked_env import limit_steps
-from pyro_dynamics.environments.state_copy import check_twins, put_where
+from pyro_dynamics.environments.state_copy import check_copies, put_where
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.rollouts.rollout import rollout, uniform_policy
@@ -216,11 +216,11 @@ def crossed_targets(
     """
     if min(horizons) < 1:
         raise UserError(f"a horizon has 1 step or more, not {min(horizons)}")
-    originals, twins = ([family.make(context, steps) for context in family.train] for _ in range(2))
-    limit_steps([*originals, *twins], step_limit)
-    for k, twin in enumerate(twins):
-        check_twins(twin, originals[k - 1], originals[k])
-        twin.reset(seed=0)
+    originals, clones = ([family.make(context, steps) for context in family.train] for _ in range(2))
+    limit_steps([*originals, *clones], step_limit)
+    for k, clone in enumerate(clones):
+        check_copies(clone, originals[k - 1], originals[k])
+        clone.reset(seed=0)
     wanted, task, found = set(rows), family.make_task(), []
     for episode, reset_seed in zip(data.episodes(), seeds, strict=True):
         own = int(data.environment[episode[0]])
@@ -230,7 +230,7 @@ def crossed_targets(
             _require_same(family, observation, data.state[row], row)
             paths = None
             if row in wanted:
-                paths = torch.stack([_path(twin, original, actions[t : t + max(horizons)]) for twin in twins], 1)
+                paths = torch.stack([_path(clone, original, actions[t : t + max(horizons)]) for clone in clones], 1)
                 later = paths[torch.tensor(horizons) - 1]  # [H, K, S]
                 found.append(task.targets(torch.as_tensor(observation, dtype=torch.float64).expand_as(later), later))
             observation, *_ = original.step(_of_its_space(original, actions[t]))
@@ -240,15 +240,15 @@ def crossed_targets(
                     f"an environment of {family.name} cannot be copied in mid-episode: a copy with the same context "
                     "diverges. Its state must be numbers, arrays or a simulator of MuJoCo"
                 )
-    for env in (*originals, *twins):
+    for env in (*originals, *clones):
         env.close()
     return torch.stack(found)
 
 
-def _path(twin: gymnasium.Env, original: gymnasium.Env, actions: Tensor) -> Tensor:
-    """The states of ``twin`` starting from the state of ``original``, ``[H, S]``."""
-    put_where(twin, original)
-    observations = [twin.step(_of_its_space(twin, action))[0] for action in actions]
+def _path(clone: gymnasium.Env, original: gymnasium.Env, actions: Tensor) -> Tensor:
+    """The states of ``clone`` starting from the state of ``original``, ``[H, S]``."""
+    put_where(clone, original)
+    observations = [clone.step(_of_its_space(clone, action))[0] for action in actions]
     return torch.as_tensor(np.array(observations), dtype=torch.float64)
 
 

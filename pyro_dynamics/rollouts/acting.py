@@ -22,10 +22,10 @@ class Stopwatch:
     seconds = Seconds()
 
     def __enter__(self) -> None:
-        self._begun = time.perf_counter(), time.process_time()
+        self._start = time.perf_counter(), time.process_time()
 
     def __exit__(self, *_: object) -> None:
-        self.seconds = Seconds(time.perf_counter() - self._begun[0], time.process_time() - self._begun[1])
+        self.seconds = Seconds(time.perf_counter() - self._start[0], time.process_time() - self._start[1])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from pyro_dynamics.environments import Context
-from pyro_dynamics.environments.checked_env import guards
+from pyro_dynamics.environments.checked_env import checked_envs
 from pyro_dynamics.errors import EnvironmentFault
 
 Policy = Callable[[Tensor], Tensor]
@@ -73,7 +73,7 @@ def rollout(envs: VectorEnv, policy: Policy, seeds: Sequence[int], on_fault: OnF
     Raises:
         EnvironmentFault: of the first environment that breaks, where there is no ``on_fault``.
     """
-    for guard in guards(envs):
+    for guard in checked_envs(envs):
         guard.tolerant = on_fault is not None
     observation, info = envs.reset(seed=list(seeds))  # type: ignore[arg-type]  # one for each environment
     state = torch.as_tensor(observation, dtype=torch.float32)

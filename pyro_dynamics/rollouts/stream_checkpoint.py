@@ -51,9 +51,7 @@ class StreamCheckpoint:
     def _open(self) -> None:
         state = load_state(self.path / STATE)
         if "memory" in state:
-            raise UserError(
-                f"{self.path} was begun by an older version: finish it with that one, or remove it to begin anew"
-            )
+            raise UserError(f"{self.path} is of an older version: finish it with that one, or remove it to begin anew")
         with self._readable():
             steps, settings, self._kept = state["steps"], json.loads(state["settings"]), state["stream_state"]
         if other := differing(settings, self.settings):

@@ -27,7 +27,7 @@ from pyro_dynamics.inference import (
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import EnsembleConfig
 from pyro_dynamics.registry import Registry
-from pyro_dynamics.runners.common.limits import require_reasonable, require_reasonable_plans
+from pyro_dynamics.runners.common.limits import check_limits, check_plan_limits
 from pyro_dynamics.runners.common.renamed import upgraded
 from pyro_dynamics.seeding import derive_seed
 
@@ -149,9 +149,9 @@ def import_own_parts(data: Any) -> None:
 def require_sizes(config: RunConfig) -> None:
     """Refuse settings whose arrays no machine could hold, or no stream; raises :class:`UserError` naming the first."""
     derive_seed(config.seed)
-    require_reasonable(config)
+    check_limits(config)
     candidates = getattr(config.planner_config, "candidates", 1)  # a planner of the user's own may have none
-    require_reasonable_plans(candidates, config.controller.particles, config.controller.horizon)
+    check_plan_limits(candidates, config.controller.particles, config.controller.horizon)
 
 
 def _with_named_planner(data: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import Ensemble, HierarchicalModel
 from pyro_dynamics.models.fused import can_fuse
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, from_json, in_real_time
-from pyro_dynamics.runners.common.limits import require_reasonable
+from pyro_dynamics.runners.common.limits import check_limits
 from pyro_dynamics.seeding import derive_generator, drawing_from
 from pyro_dynamics.tasks import Task
 
@@ -47,7 +47,7 @@ def build_agent(config: RunConfig, family: Family, actions: Space, environments:
     model = HierarchicalModel(ensemble, environments, latent_dim)
     guide = build_guide(config, family, task, environments)
     bounds = (torch.from_numpy(actions.low).float(), torch.from_numpy(actions.high).float())  # type: ignore[attr-defined]
-    belief = paper_belief if guide.context_given else config.online.factory()  # an oracle has no belief to remember
+    belief = paper_belief if guide.context_given else config.online.factory()  # an oracle has no belief to update
     return Agent(model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner)
 
 
@@ -88,7 +88,7 @@ def load_run(
     folder = RunFolder.open(path)
     config = from_json(folder.config)
     online = online or config.online
-    require_reasonable(online)
+    check_limits(online)
     own_device: Device = config.device if torch.cuda.is_available() else "cpu"
     config = replace(in_real_time(config) if realtime else config, online=online, device=device or own_device)
     family = family_of(folder, config)

@@ -19,7 +19,7 @@ UNBOUNDED = ("seed", "min_steps", "rounds", "epochs", "keep")
 """Limits of settings that cost time and no memory, or are names."""
 
 
-def require_reasonable(config: Any, name: str = "") -> None:
+def check_limits(config: Any, name: str = "") -> None:
     """Refuse sizes that no machine could hold, in a dataclass and all dataclasses in it.
 
     Args:
@@ -32,7 +32,7 @@ def require_reasonable(config: Any, name: str = "") -> None:
     for one in fields(config):
         value, where = getattr(config, one.name), f"{name}{one.name}".replace("_", "-")
         if is_dataclass(value):
-            require_reasonable(value, f"{one.name.removesuffix('_config')}.")
+            check_limits(value, f"{one.name.removesuffix('_config')}.")
             continue
         values = value if isinstance(value, tuple) else (value,)
         largest = LARGEST_SEED if one.name in UNBOUNDED else LARGEST_COUNT
@@ -48,7 +48,7 @@ def require_reasonable(config: Any, name: str = "") -> None:
             raise UserError(f"{name}hidden must be positive, not {min(config.hidden)}")
 
 
-def require_reasonable_plans(candidates: int, particles: int, horizon: int) -> None:
+def check_plan_limits(candidates: int, particles: int, horizon: int) -> None:
     """Refuse plans whose predicted trajectories no machine could hold; raises :class:`UserError`."""
     _require_product("candidates x particles x horizon", candidates * particles * horizon)
 

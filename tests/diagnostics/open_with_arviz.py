@@ -1,6 +1,6 @@
 """Opens a posterior.nc with ArviZ alone, where neither this project nor torch is installed; .ci/run calls it.
 
-python open_with_arviz.py posterior.nc FOLDER_FOR_PICTURES
+python open_with_arviz.py posterior.nc FOLDER_FOR_FIGURES
 """
 
 import importlib.util

@@ -10,7 +10,7 @@ from gymnasium.utils import EzPickle
 from pyro_dynamics import FAMILIES, Family
 from pyro_dynamics.environments.mujoco.mujoco_family import mujoco_family
 from pyro_dynamics.environments.mujoco.mujoco_parameters import Force
-from pyro_dynamics.environments.state_copy import check_twins, put_where
+from pyro_dynamics.environments.state_copy import check_copies, put_where
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import HopperTask, PendulumTask
 
@@ -85,6 +85,6 @@ def test_what_only_the_constructor_computes_from_the_context_is_refused() -> Non
             env.reset(seed=0)
         return envs
 
-    check_twins(*three(NoisyPendulum))
+    check_copies(*three(NoisyPendulum))
     with pytest.raises(UserError, match=r"StiffPendulum\.stiffness is computed from the context when the environment"):
-        check_twins(*three(StiffPendulum))
+        check_copies(*three(StiffPendulum))

@@ -101,7 +101,7 @@ def test_bad_flags_are_refused(flags: list[str], words: str, run: Path, capsys: 
 def test_a_folder_that_cannot_be_written_into_is_reported_before_the_work(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pyro_dynamics.runners.calibrate.calibrate", lambda *_: pytest.fail("it has begun"))
+    monkeypatch.setattr("pyro_dynamics.runners.calibrate.calibrate", lambda *_: pytest.fail("it has started"))
     place = "/proc/self"  # even for root; where there is none, nobody may make it
     assert f"cannot write to {place}: " in refused(
         ["calibrate", str(run), *FAST, "--out", f"{place}/table.json"], capsys

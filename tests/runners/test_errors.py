@@ -132,22 +132,22 @@ def test_a_checkpoint_whose_weights_are_not_finite_gets_one_line(
 def test_a_run_without_a_whole_round_gets_one_line(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begun = tmp_path / "begun"
-    begun.mkdir()
-    shutil.copy(run / "config.json", begun)
+    started = tmp_path / "started"
+    started.mkdir()
+    shutil.copy(run / "config.json", started)
     assert "no whole round yet: there is nothing to export" in refused(
-        ["export", str(begun), "--csv", str(tmp_path / "never.csv")], capsys
+        ["export", str(started), "--csv", str(tmp_path / "never.csv")], capsys
     )
     figure = ["--out", str(tmp_path / "never.png")]
-    assert "begun has no whole round yet" in refused(["compare", str(begun), *figure], capsys)
+    assert "started has no whole round yet" in refused(["compare", str(started), *figure], capsys)
     for part in ("transitions", "checkpoints"):
-        shutil.copytree(run / part, begun / part)
-    (begun / "checkpoints" / "round-001.pt").rename(begun / "checkpoints" / "round-000.pt")
-    assert "has no trained round to judge" in refused(["diagnose", str(begun)], capsys)
+        shutil.copytree(run / part, started / part)
+    (started / "checkpoints" / "round-001.pt").rename(started / "checkpoints" / "round-000.pt")
+    assert "has no trained round to judge" in refused(["diagnose", str(started)], capsys)
     config = json.loads((run / "config.json").read_text())
-    (begun / "config.json").write_text(json.dumps(config | {"family": "halfcheetah-tilt"}))
-    shutil.copy(run / "metrics.jsonl", begun)
-    message = refused(["compare", str(run), str(begun), *figure], capsys)
+    (started / "config.json").write_text(json.dumps(config | {"family": "halfcheetah-tilt"}))
+    shutil.copy(run / "metrics.jsonl", started)
+    message = refused(["compare", str(run), str(started), *figure], capsys)
     assert "different families cannot be compared: halfcheetah-tilt, pendulum-gravity" in message
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pyro_dynamics.environments import find_family
-from pyro_dynamics.environments.checked_env import guards, limit_steps
+from pyro_dynamics.environments.checked_env import checked_envs, limit_steps
 from pyro_dynamics.errors import EnvironmentFault, UserError
 from pyro_dynamics.rollouts.rollout import rollout
 from pyro_dynamics.runners.common.protocols import PROTOCOLS
@@ -152,7 +152,7 @@ def test_a_step_limit_must_make_sense() -> None:
         with pytest.raises(UserError, match="--step-limit"):
             limit_steps(envs, seconds)
     limit_steps(envs, None)
-    assert [guard.limit for guard in guards(envs)] == [None]
+    assert [guard.limit for guard in checked_envs(envs)] == [None]
 
 
 def test_a_time_limit_needs_the_main_thread() -> None:

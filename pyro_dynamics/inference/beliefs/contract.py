@@ -9,7 +9,7 @@ from torch.distributions import Distribution
 from pyro_dynamics.contracts import DynamicsModel, Module, Settings, VariationalGuide
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.compiled.fx_graph import warn_once
-from pyro_dynamics.inference.divergence import Diverged, diverging_is_told, is_sound
+from pyro_dynamics.inference.divergence import Diverged, is_sound, reporting_divergence
 from pyro_dynamics.inference.guide_check import check_posterior
 from pyro_dynamics.inference.log_joint import whole_batch
 from pyro_dynamics.registry import Registry
@@ -119,7 +119,7 @@ class Belief:
         seen[environment] = True
         before = self.snapshot()
         try:
-            with diverging_is_told("online"):
+            with reporting_divergence("online"):
                 self.absorb(inputs, targets, environment, seen, generator)
                 sound = self.is_sound()
         except Diverged:
