@@ -1,7 +1,7 @@
 """Swap the guide on a trained run and compare the two: k-hat, and ArviZ's own ``compare``. Prints Markdown.
 
     pyro-dynamics train                                    # makes runs/pendulum-gravity-latent-quick-0
-    python docs/compare_guides.py runs/pendulum-gravity-latent-quick-0 > docs/comparing-guides.md
+    python docs/compare_guides.py runs/pendulum-gravity-latent-quick-0 > docs/results/guides.md
 
 The network stays as it is; each guide is fitted to the run's transitions from the prior, for as many gradient steps.
 """

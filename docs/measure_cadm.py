@@ -1,6 +1,6 @@
 """Train and evaluate on CaDM's benchmark families over seeds, and print the returns with CaDM's as Markdown.
 
-    python docs/measure_cadm.py FOLDER > docs/cadm.md
+    python docs/measure_cadm.py FOLDER > docs/results/cadm.md
 
 FOLDER has the runs: existing ones are kept, and a run that was stopped is resumed.
 """

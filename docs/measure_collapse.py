@@ -1,4 +1,4 @@
-"""The remedies against collapse, each on a case that collapses without: the table of docs/collapse.md.
+"""The remedies against collapse, each on a case that collapses without: the table of docs/results/collapse.md.
 
     python docs/measure_collapse.py [--steps 600] [--seeds 5]
 

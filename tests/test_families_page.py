@@ -1,4 +1,4 @@
-"""What docs/families.md shows works as it stands, and it lists every family."""
+"""What docs/reference/families.md shows works as it stands, and it lists every family."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 def run(block: str) -> dict[str, object]:
     names: dict[str, object] = {}
-    exec(compile(block, "docs/families.md", "exec"), names)
+    exec(compile(block, "docs/reference/families.md", "exec"), names)
     return names
 
 

@@ -80,7 +80,9 @@ def _size(text: str) -> Context:
 
 
 def _misread(text: str, kind: str) -> UserError:
-    return UserError(f"a schedule reads {FORMS[kind]}, not {text!r}; see docs/families.md for its other forms")
+    return UserError(
+        f"a schedule reads {FORMS[kind]}, not {text!r}; see docs/reference/families.md for its other forms"
+    )
 
 
 def _read(path: Path) -> list[tuple[int, Any]]:

@@ -2,7 +2,7 @@
 
 At the start the samples of e are noise to the network. It learns to do without; the divergence KL(q(e_k) || p(e_k))
 then holds each q(e_k) at the prior, and it takes thousands of steps to come free. KL warm-up and free bits loosen that
-hold, means apart make e worth listening to from the start. Measurements: docs/collapse.md.
+hold, means apart make e worth listening to from the start. Measurements: docs/results/collapse.md.
 """
 
 from typing import Any

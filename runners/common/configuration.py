@@ -238,7 +238,7 @@ def preset_config(family: str, preset: Preset) -> RunConfig:
 
 
 CHANGEPOINT_KALMAN = OnlineConfig("changepoint", ChangepointConfig(), "kalman", KalmanUpdateConfig())
-"""Followed changes about as fast as the oracle-reset baseline, and cost no return without: docs/tracking.md."""
+"""Followed changes about as fast as the oracle-reset baseline, and cost no return without: docs/results/tracking.md."""
 
 
 def _quick(large: bool) -> RunConfig:
@@ -273,7 +273,7 @@ def _cpu(large: bool) -> RunConfig:
 
 
 def in_real_time(config: RunConfig) -> RunConfig:
-    """The same with a planner and an update within the real-time budget of 50 ms: docs/speed.md."""
+    """The same with a planner and an update within the real-time budget of 50 ms: docs/results/speed.md."""
     return replace(
         config,
         online=OnlineConfig("recursive", RecursiveConfig(), "svi", SVIUpdateConfig(samples=4, compiled=True)),

@@ -222,7 +222,7 @@ def collapsed() -> Callable[[str, int], float]:
     [("quick guide", "KL warm-up", 2), ("quick guide", "free bits", 2), ("slow guide", "random means", 1)],
 )
 def test_each_remedy_opens_the_gate(case: str, remedy: str, seed: int, collapsed: Callable[[str, int], float]) -> None:
-    """One seed of docs/collapse.md: 0.011, 0.067, 0.053; 0.001, 0.067 nats per row."""
+    """One seed of docs/results/collapse.md: 0.011, 0.067, 0.053; 0.001, 0.067 nats per row."""
     without, remedied = collapsed(case, seed), MEASURE(case, remedy, seed)
     assert without < 0.02
     assert remedied.gate > max(0.03, 3 * without)

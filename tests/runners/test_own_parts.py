@@ -19,7 +19,7 @@ from pyro_dynamics.runners.fit import parse as parse_fit
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.runners.track import online_config
 
-EXTENDING = (Path(__file__).parents[2] / "docs/extending.md").read_text()
+EXTENDING = (Path(__file__).parents[2] / "docs/how-to/extend.md").read_text()
 SMALL = [
     *("--rounds", "1", "--steps", "10", "--episodes", "1", "--offline.min-steps", "20", "--offline.epochs", "1"),
     *("--ensemble.hidden", "8", "--ensemble.weight-decay", "0", "0", "--controller.horizon", "3"),
@@ -201,14 +201,14 @@ guide = Own(1, 1)
 
 
 def block(start: str, language: str) -> str:
-    """The first block of a language in docs/extending.md after ``start``."""
+    """The first block of a language in docs/how-to/extend.md after ``start``."""
     found = re.search(rf"```{language}\n(.*?)```", EXTENDING[EXTENDING.index(start) :], re.DOTALL)
     assert found is not None
     return found.group(1)
 
 
 def flags_of(line: str, first: str) -> list[str]:
-    """The words of a command in docs/extending.md from the flag ``first`` on."""
+    """The words of a command in docs/how-to/extend.md from the flag ``first`` on."""
     words = line.split()
     assert words[0] == "pyro-dynamics"
     return words[words.index(first) :]
@@ -216,7 +216,7 @@ def flags_of(line: str, first: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The current folder holds parts for these tests, and those of docs/extending.md."""
+    """The current folder holds parts for these tests, and those of docs/how-to/extend.md."""
     folder, before = tmp_path_factory.mktemp("own"), list(sys.path)
     (folder / "own_parts.py").write_text(PARTS)
     (folder / "my_planner.py").write_text(block("## A planner", "python"))

@@ -1,4 +1,4 @@
-"""Every number of docs/paper-settings.md, held against what `train halfcheetah-tilt --preset paper` builds."""
+"""Every number of docs/reference/paper-settings.md, held against what `train halfcheetah-tilt --preset paper` builds."""
 
 import math
 import re
