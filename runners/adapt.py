@@ -67,7 +67,8 @@ class AdaptFlags:
     Several are written 1.5,0.8 in the family's order, or mass=1.5,damping=0.8."""
     schedule: str | None = None
     """A hidden parameter that changes: at steps (0:-6,500:6), or ramp:0:-6,400:6, sine:-6:6:200, walk:0:0.5:-9:9
-    (start, standard deviation of a step, bounds), file:PATH (CSV or JSON of step and context); see docs/reference/families.md."""
+    (start, standard deviation of a step, bounds), file:PATH (CSV or JSON of step and context); see
+    docs/reference/families.md."""
     replay: str | None = None
     """Logged steps to follow: an .npz file, or a Minari data set by id or folder (see `fit`). The true parameter may be
     given by --context or --schedule."""

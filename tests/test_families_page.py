@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pyro_dynamics import FAMILIES, Family
 
-PAGE = (Path(__file__).parents[1] / "docs" / "families.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs/reference/families.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 

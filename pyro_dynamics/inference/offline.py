@@ -47,7 +47,8 @@ class OfflineConfig:
         lr_decay: let both rates fall linearly to nothing over the second half of each training, and start anew with the
             next. PETS keeps them; without the fall the noise of the last steps costs several nats per transition.
         kl_warm_up: against collapse: the fraction of each training, up to 1, over which the weight of the divergence
-            KL(q || p) rises linearly from 0 to 1; 0 for full weight at once, as in the paper. See docs/results/collapse.md.
+            KL(q || p) rises linearly from 0 to 1; 0 for full weight at once, as in the paper. See
+            docs/results/collapse.md.
         free_nats: against collapse: the divergence of each environment counts only above this many nats.
         compiled: take the gradients by one compiled graph: the same to float32 accuracy, and faster, after a first call
             of some ten seconds. For every guide but amortized ones, without kl_warm_up and free_nats, for a model with

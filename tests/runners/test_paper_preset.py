@@ -1,4 +1,4 @@
-"""Every number of docs/reference/paper-settings.md, held against what `train halfcheetah-tilt --preset paper` builds."""
+"""Every number of docs/reference/paper-settings.md, held against what `train --preset paper` builds."""
 
 import math
 import re
@@ -389,7 +389,7 @@ def test_actions_are_planned_in_the_bounds_of_the_environment() -> None:
 
 
 def test_the_page_names_files_that_are_there_and_the_differences() -> None:
-    page = (ROOT / "docs" / "paper-settings.md").read_text()
+    page = (ROOT / "docs/reference/paper-settings.md").read_text()
     rows = [line.split("|") for line in page.splitlines() if line.startswith("| ") and "---" not in line]
     tables = [row for row in rows if len(row) == 6 and row[1].strip() != "setting"]
     assert len(tables) > 40
