@@ -210,7 +210,7 @@ def _merged(config: RunConfig, settings: Mapping[str, Any], among: set[str]) -> 
     for name, value in settings.items():
         there = data["online"] if name in data["online"] else data
         there[name] = words.get(name) or _nested(name, there[name], value)
-    return from_json(data)
+    return from_json(data, "these settings make no sense: {}")
 
 
 def _nested(name: str, there: Any, value: Any) -> Any:
