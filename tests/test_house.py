@@ -20,7 +20,10 @@ SOURCES = sorted(
 C_SOURCES = [f"models/{name}" for name in ("fused.c", "fused_noise.h", "fused_float32.h", "fused_bfloat16.h")]
 
 FLOORS = [
-    {"errors", "version", "data_files", "parameters", "cuda_graphs", "processor", "seeding", "registry"},
+    {
+        *("errors", "version", "data_files", "parameters", "cuda_graphs", "gymnasium_ids", "processor", "seeding"),
+        "registry",
+    },
     {"tasks", "transitions"},
     {"contracts"},
     {"observation"},
