@@ -1,0 +1,83 @@
+"""Names in the reference: what autodoc shows, and how a name in a docstring or signature is resolved.
+
+A docstring writes ``:class:`UserError```, a signature has the module in which a class stands, and the reference lists a
+class once, in the package that hands it out. Where the name as written is not found, the one object of that last name
+is taken. A name without a page (a part of the inside, torch's, Python's) is printed without a link if it can be
+imported; any other fails the build.
+"""
+
+import importlib
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.domains.python import PyObject
+from sphinx.environment import BuildEnvironment
+from sphinx.ext.napoleon import GoogleDocstring
+from sphinx.util.nodes import make_refnode
+
+
+def resolve(app: Sphinx, env: BuildEnvironment, node: nodes.Element, content: nodes.Element) -> nodes.Element | None:
+    """A link to the only object of this name, the name alone where that is right, or None for a warning."""
+    target = node.get("reftarget", "")
+    if node.get("refdomain") != "py":
+        return None
+    if "." not in target or target.startswith("pyro_dynamics."):
+        last = f".{target.rpartition('.')[2]}"
+        objects: dict[str, Any] = env.domains.python_domain.objects
+        found = {(entry.docname, entry.node_id): name for name, entry in objects.items() if name.endswith(last)}
+        if len(found) == 1:
+            [((page, anchor), name)] = found.items()
+            return make_refnode(app.builder, node["refdoc"], page, anchor, [content], name)
+    return content if "." in target and can_be_imported(target) else None
+
+
+def can_be_imported(name: str) -> bool:
+    """Whether a full name is that of a module, or of something in one."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:count]))
+        except ImportError:
+            continue
+        for part in parts[count:]:
+            found = getattr(found, part, None)
+        return found is not None
+    return False
+
+
+def skip(app: Sphinx, what: str, name: str, value: object, skipped: bool, options: object) -> bool | None:
+    """Leave out the numbers and texts of a module: they are thresholds of its own, with a comment for its readers."""
+    return True if what == "module" and isinstance(value, int | float | str | tuple | dict | set) else None
+
+
+def readable(
+    app: Sphinx, what: str, name: str, value: object, options: object, arguments: str | None, result: str | None
+) -> tuple[str | None, str | None]:
+    """A signature without the defaults that Python cannot write, such as a dataclass's ``<factory>``."""
+    return re.sub(r"(= ?)<[^>]*>", r"\1...", arguments) if arguments else arguments, result
+
+
+def without_object(app: Sphinx, domain: str, kind: str, content: nodes.Element) -> None:
+    """Every class extends ``object``: no line says so."""
+    if kind == "class" and content.children and content[0].astext() == "Bases: object":
+        del content[0]
+
+
+def whole_docstring(docstring: Any) -> list[str]:
+    """In place of napoleon's reading of a property's docstring, which takes words before a colon for a type."""
+    return list(docstring._consume_to_end())
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Sphinx's entry point."""
+    for field in PyObject.doc_field_types:
+        if field.name == "variable":
+            field.label = "Attributes"  # as in the docstrings
+    GoogleDocstring._parse_attribute_docstring = whole_docstring  # type: ignore[method-assign]
+    app.connect("missing-reference", resolve)
+    app.connect("autodoc-skip-member", skip)
+    app.connect("autodoc-process-signature", readable)
+    app.connect("object-description-transform", without_object)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
