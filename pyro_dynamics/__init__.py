@@ -4,6 +4,7 @@ Importing the package registers its environments with Gymnasium.
 """
 
 from pyro_dynamics.environments import FAMILIES, Family, find_family
+from pyro_dynamics.interface import load, make, train
 from pyro_dynamics.version import __version__
 
-__all__ = ["FAMILIES", "Family", "__version__", "find_family"]
+__all__ = ["FAMILIES", "Family", "__version__", "find_family", "load", "make", "train"]

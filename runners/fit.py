@@ -21,6 +21,7 @@ from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import EnsembleConfig
 from pyro_dynamics.plots.fit_figure import draw_fit
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners.common.configuration import (
     CHANGEPOINT_KALMAN,
     OnlineConfig,
@@ -32,7 +33,7 @@ from pyro_dynamics.runners.common.configuration import (
     with_choices,
 )
 from pyro_dynamics.runners.common.data_sources import read_data
-from pyro_dynamics.runners.common.factory import action_space, build_group, set_threads
+from pyro_dynamics.runners.common.factory import action_space, build_group
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
 from pyro_dynamics.transitions import Transitions
