@@ -30,8 +30,6 @@ extensions = [
 exclude_patterns = ["_build", "_extensions", "**.ipynb_checkpoints"]
 nitpicky = True  # every name must be found: _extensions/python_names.py
 
-smartquotes = False  # two hyphens are a flag
-
 # Markdown. Headings get GitHub's anchors, so that links work in both places.
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath", "fieldlist"]
 myst_heading_anchors = 4

@@ -8,6 +8,8 @@ imported; any other fails the build.
 
 import importlib
 import re
+from collections.abc import Mapping
+from types import UnionType
 from typing import Any
 
 from docutils import nodes
@@ -23,18 +25,26 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: nodes.Element, content: no
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py":
         return None
-    if "." not in target or target.startswith("pyro_dynamics."):
-        last = f".{target.rpartition('.')[2]}"
-        objects: dict[str, Any] = env.domains.python_domain.objects
-        found = {(entry.docname, entry.node_id): name for name, entry in objects.items() if name.endswith(last)}
+    objects: dict[str, Any] = env.domains.python_domain.objects
+    for ending in endings(target, node.get("py:module"), node.get("py:class")):
+        found = {(entry.docname, entry.node_id): name for name, entry in objects.items() if name.endswith(ending)}
         if len(found) == 1:
             [((page, anchor), name)] = found.items()
             return make_refnode(app.builder, node["refdoc"], page, anchor, [content], name)
-    return content if "." in target and can_be_imported(target) else None
+    return content if "." in target and imported(target) is not None else None
 
 
-def can_be_imported(name: str) -> bool:
-    """Whether a full name is that of a module, or of something in one."""
+def endings(target: str, module: str | None, within: str | None) -> list[str]:
+    """What the full name may end with, best first: the name as written, as inherited by the class around it, its end."""
+    if "." in target and not target.startswith("pyro_dynamics."):
+        return [] if target[0].islower() else [f".{target}"]
+    around = imported(f"{module}.{within}") if within and "." not in target else None
+    bases = around.__mro__[1:-1] if isinstance(around, type) else ()
+    return [*(f".{base.__name__}.{target}" for base in bases), f".{target}", f".{target.rpartition('.')[2]}"]
+
+
+def imported(name: str) -> Any:
+    """The module of a full name, or what it names in one; None if there is no such thing."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
@@ -43,13 +53,13 @@ def can_be_imported(name: str) -> bool:
             continue
         for part in parts[count:]:
             found = getattr(found, part, None)
-        return found is not None
-    return False
+        return found
+    return None
 
 
 def skip(app: Sphinx, what: str, name: str, value: object, skipped: bool, options: object) -> bool | None:
-    """Leave out the numbers and texts of a module: they are thresholds of its own, with a comment for its readers."""
-    return True if what == "module" and isinstance(value, int | float | str | tuple | dict | set) else None
+    """Leave out the constants of a module, which are its own; registries and types stay."""
+    return None if what != "module" or callable(value) or isinstance(value, Mapping | UnionType) else True
 
 
 def readable(
