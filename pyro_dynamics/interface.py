@@ -3,13 +3,15 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
 import gymnasium
 
+from pyro_dynamics.datasets.log_arrays import ColumnNames
+from pyro_dynamics.datasets.sources import Source, read_data, source_names
 from pyro_dynamics.environments import FAMILIES, Family, Schedule, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.online_state import load_online
@@ -24,12 +26,15 @@ from pyro_dynamics.runners.common.configuration import (
     RunConfig,
     from_json,
     online_for,
+    preset_config,
     require_sizes,
     to_json,
     with_choices,
 )
 from pyro_dynamics.runners.common.factory import group_for, load_run
-from pyro_dynamics.runners.train import default_name, defaults_of, train_or_resume
+from pyro_dynamics.runners.fit import FitConfig, fit_run
+from pyro_dynamics.runners.fit import default_name as default_fit_name
+from pyro_dynamics.runners.train import default_name, train_or_resume
 
 FamilyLike = str | Family | Callable[[], Family]
 """A family by its name or as ``module:callable``, as an object, or as the function that makes it."""
@@ -87,6 +92,53 @@ def train(
     return load(path, context=find_family(chosen).train[0] if needed else None, seed=seed, threads=threads)
 
 
+def fit(
+    data: Source | Sequence[Source],
+    *,
+    group: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    out: str | Path | None = None,
+    seed: int = 0,
+    unit: str = "",
+    hold_out: float = 0.2,
+    family: FamilyLike | None = None,
+    threads: int = 1,
+    **settings: Any,
+) -> OnlineAgent:
+    """Learn from logged transitions, as ``pyro-dynamics fit`` does, without a simulator.
+
+    Args:
+        data: a file or data set, several of them, a pandas ``DataFrame``, or a mapping of names to arrays.
+        group: the column whose values identify the environments; several have commas between them.
+        columns: what the columns are called, where they have other names: ``{"state": "x,v", "action": "push"}``, and
+            likewise next_state, reward, episode and step.
+        out: folder of the run, which must be new; by default ``runs/fit-AGENT-SEED``.
+        seed: names every random stream.
+        unit: of that column.
+        hold_out: share of each environment's episodes that is held out.
+        family: of the same environment: its features, targets and reward, and its simulator.
+        threads: processor threads.
+        settings: fields of ``config.json``, as in :func:`train`.
+
+    Returns:
+        The fitted agent, with a belief at the prior. Without a family it updates and predicts, and cannot plan.
+
+    Raises:
+        UserError: if the data or a setting makes no sense, or the folder holds something.
+    """
+    allowed = _names(FitConfig) | _names(OnlineConfig) - {"online"}
+    start = replace(RunConfig(), **{name: getattr(FitConfig(), name) for name in _names(FitConfig)})
+    config = _merged(_chosen(start, settings), {**settings, "seed": seed}, among=allowed)
+    chosen = FitConfig(**{name: getattr(config, name) for name in _names(FitConfig)})
+    name = None if family is None else named_family(family)
+    path = Path(out) if out is not None else Path("runs") / default_fit_name(chosen)
+    with computing(threads):
+        read = read_data(data, group, _column_names(columns or {}))
+        fit_run(chosen, read, path, sources=source_names(data), unit=unit, held_out_share=hold_out, family=name)
+    needed = config.agent == "specialist"
+    return load(path, context=read.labels[0] if needed else None, seed=seed, threads=threads)
+
+
 def load(
     path: str | Path,
     *,
@@ -121,7 +173,7 @@ def load(
     for kind, part in (parts or {}).items():
         CHOICES[kind].word_for(part)
     config = from_json(RunFolder.open(path).config)
-    followed = _merged(config, online, among=_names(OnlineConfig)).online
+    followed = _merged(_chosen(config, online), online, among=_names(OnlineConfig)).online
     if context is None and config.agent in ("oracle", "specialist"):
         raise UserError(f"agents of the kind {config.agent} need the true hidden parameter: give context=")
     with computing(threads):
@@ -189,13 +241,18 @@ def run_config(family: str, preset: Preset, seed: int, settings: Mapping[str, An
     """
     if preset not in get_args(Preset):
         raise UserError(f"unknown preset {preset!r}: choose one of {', '.join(get_args(Preset))}")
-    words = {name: CHOICES[name].word_for(settings[name]) for name in CHOICES if name in settings}
-    arguments = [part for name, word in words.items() for part in (f"--{name}", word)]
-    config = defaults_of(family, preset, arguments)
-    allowed = (_names(RunConfig) | _names(OnlineConfig)) - {"family", "preset", "seed", "online"}
-    config = _merged(config, {**settings, **words, "seed": seed}, among=allowed | {"seed"})
+    allowed = (_names(RunConfig) | _names(OnlineConfig)) - {"family", "preset", "online"}
+    config = _merged(_chosen(preset_config(family, preset), settings), {**settings, "seed": seed}, among=allowed)
     require_sizes(config)
     return config
+
+
+def _chosen(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """A configuration with the guide, belief, update and planner that some settings name, each with its defaults."""
+    words = {name: CHOICES[name].word_for(settings[name]) for name in CHOICES if name in settings}
+    arguments = [part for name, word in words.items() for part in (f"--{name}", word)]
+    config = with_choices(config, arguments)
+    return replace(config, online=with_choices(online_for(config.guide, config.online), arguments))
 
 
 def _merged(config: RunConfig, settings: Mapping[str, Any], among: set[str]) -> RunConfig:
@@ -203,14 +260,11 @@ def _merged(config: RunConfig, settings: Mapping[str, Any], among: set[str]) -> 
     unknown = sorted(set(settings) - among)
     if unknown:
         raise UserError(f"unknown setting {unknown[0]!r}: choose among {', '.join(sorted(among))}")
-    words = {name: CHOICES[name].word_for(settings[name]) for name in CHOICES if name in settings}
-    arguments = [part for name, word in words.items() for part in (f"--{name}", word)]
     data = to_json(config)
-    data["online"] = to_json(with_choices(online_for(config.guide, config.online), arguments))
     for name, value in settings.items():
         there = data["online"] if name in data["online"] else data
-        there[name] = words.get(name) or _nested(name, there[name], value)
-    return from_json(data)
+        there[name] = CHOICES[name].word_for(value) if name in CHOICES else _nested(name, there[name], value)
+    return from_json(data, "these settings make no sense: {}")
 
 
 def _nested(name: str, there: Any, value: Any) -> Any:
@@ -227,6 +281,13 @@ def _nested(name: str, there: Any, value: Any) -> Any:
 
 def _names(config: type) -> set[str]:
     return {field.name for field in fields(config)}
+
+
+def _column_names(columns: Mapping[str, str]) -> ColumnNames:
+    unknown = sorted(set(columns) - _names(ColumnNames))
+    if unknown:
+        raise UserError(f"columns has no entry {unknown[0]!r}: choose among {', '.join(sorted(_names(ColumnNames)))}")
+    return ColumnNames(**columns)
 
 
 def _suffix(settings: Mapping[str, Any]) -> str:
