@@ -119,7 +119,9 @@ class CommandDirective(FlagsDirective):
                 section[0] += [nodes.Text(": "), nodes.literal(f"--{part}.*", f"--{part}.*")]
             note = plain(group.description or "")
             if part in CHOICES and part != title:
-                note += f"\n\nThese are the settings of the default {part}; [each {part} has its own](/reference/parts.md)."
+                note += (
+                    f"\n\nThese are the settings of the default {part}; [each {part} has its own](/reference/parts.md)."
+                )
             if note:
                 section += self.parse_text_to_nodes(note)
             section += self.table(actions, command)
@@ -213,7 +215,9 @@ def usage(command: str, parser: argparse.ArgumentParser) -> str:
 def description(text: str) -> str:
     """The paragraphs of a docstring; one that is a command line becomes code."""
     paragraphs = re.split(r"\n\s*\n", text)
-    return "\n\n".join(f"```sh\n{one.strip()}\n```" if one.startswith("pyro-dynamics ") else plain(one) for one in paragraphs)
+    return "\n\n".join(
+        f"```sh\n{one.strip()}\n```" if one.startswith("pyro-dynamics ") else plain(one) for one in paragraphs
+    )
 
 
 ROLE = re.compile(r":\w+(?::\w+)?:`~?([^`<>]+)`")
