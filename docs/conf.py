@@ -24,11 +24,11 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "command_flags",
+    "page_lists",
     "preset_tables",
     "python_names",
 ]
 exclude_patterns = ["_build", "_extensions", "**.ipynb_checkpoints"]
-suppress_warnings = ["toc.empty_glob"]  # the * at the end of a table of contents takes what is new, if anything is
 nitpicky = True  # every name must be found: _extensions/python_names.py
 
 # Markdown. Headings get GitHub's anchors, so that links work in both places.

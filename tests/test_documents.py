@@ -11,7 +11,7 @@ from pyro_dynamics.runners.main import COMMANDS
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(file for file in DOCS.rglob("*.md") if "_build" not in file.parts)
-TOCTREE = re.compile(r"^(`{3,}|:{3,})\{toctree\}\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
+TOCTREE = re.compile(r"^(`{3,}|:{3,})\{(?:toctree|pages)\}\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^(`{3,}|~{3,}).*?^\1$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 FIGURE = re.compile(r"^`{3,}\{(?:figure|image)\} (\S+)$", re.MULTILINE)
@@ -19,7 +19,7 @@ FIGURE = re.compile(r"^`{3,}\{(?:figure|image)\} (\S+)$", re.MULTILINE)
 
 def listed_by(page: Path) -> set[Path]:
     """The pages in a page's tables of contents."""
-    found: set[Path] = set()
+    found: set[Path] = set(page.parent.glob("*.md")) if "```{pages}" in page.read_text() else set()
     for _, block in TOCTREE.findall(page.read_text()):
         entries = [line.strip() for line in block.splitlines() if line.strip() and not line.startswith(":")]
         for entry in entries:

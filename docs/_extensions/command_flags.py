@@ -52,7 +52,8 @@ def parser_of(command: str, arguments: Sequence[str] = ()) -> argparse.ArgumentP
     keywords.pop("args", None)
     with warnings.catch_warnings():  # no other function of tyro's lists the flags; its 1.x series has this one
         warnings.simplefilter("ignore")
-        return tyro.extras.get_parser(flags, **keywords)
+        parser: Any = tyro.extras.get_parser(flags, **keywords)
+        return parser
 
 
 DEFAULT = re.compile(r"\s*\((default|required|repeatable)(?:: (.*))?\)\s*$", re.DOTALL)
@@ -119,9 +120,7 @@ class CommandDirective(FlagsDirective):
                 section[0] += [nodes.Text(": "), nodes.literal(f"--{part}.*", f"--{part}.*")]
             note = plain(group.description or "")
             if part in CHOICES and part != title:
-                note += (
-                    f"\n\nThese are the settings of the default {part}; [each {part} has its own](/reference/parts.md)."
-                )
+                note += f"\n\nThese are the settings of the default; [each {part} has its own](/reference/parts.md)."
             if note:
                 section += self.parse_text_to_nodes(note)
             section += self.table(actions, command)

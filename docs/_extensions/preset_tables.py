@@ -35,7 +35,7 @@ class PresetsDirective(SphinxDirective):
         rows += [f"| `{flag}` | {' | '.join(values)} |" for flag, values in table.items()]
         found = self.parse_text_to_nodes("\n".join(rows))
         for node in found:
-            node["classes"].append("flags")  # type: ignore[index]
+            node["classes"].append("flags")
         return found
 
 

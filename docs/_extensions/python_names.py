@@ -35,7 +35,7 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: nodes.Element, content: no
 
 
 def endings(target: str, module: str | None, within: str | None) -> list[str]:
-    """What the full name may end with, best first: the name as written, as inherited by the class around it, its end."""
+    """What the full name may end with, best first: as inherited by the class around it, as written, its last part."""
     if "." in target and not target.startswith("pyro_dynamics."):
         return [] if target[0].islower() else [f".{target}"]
     around = imported(f"{module}.{within}") if within and "." not in target else None
@@ -85,7 +85,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     for field in PyObject.doc_field_types:
         if field.name == "variable":
             field.label = "Attributes"  # as in the docstrings
-    GoogleDocstring._parse_attribute_docstring = whole_docstring  # type: ignore[method-assign]
+    GoogleDocstring._parse_attribute_docstring = whole_docstring  # type: ignore[assignment]
     app.connect("missing-reference", resolve)
     app.connect("autodoc-skip-member", skip)
     app.connect("autodoc-process-signature", readable)
