@@ -28,7 +28,6 @@ from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.io.untrusted_folders import file_name, stamped
-from pyro_dynamics.plots.figures import draw_adaptation
 from pyro_dynamics.plots.video import Film, make_environments
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.rollouts.acting import ContextChange
@@ -333,6 +332,8 @@ def write_stream(out: Path, made: Adaptation) -> None:
 
 def figure(rows: Sequence[dict[str, Any]], trained: AgentGroup, family: Family) -> bytes:
     """The belief over time."""
+    from pyro_dynamics.plots.figures import draw_adaptation  # here, as matplotlib takes long
+
     means = trained.beliefs()[0].numpy()
     probe = ContextProbe(means, family.train) if family.numeric and means.shape[1] else None
     return draw_adaptation(rows, family.axes, family.train, means, probe)

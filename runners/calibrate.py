@@ -15,7 +15,6 @@ from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, write_bytes, write_json
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.plots.figures import draw_calibration
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, flag_values, online_defaults
 from pyro_dynamics.runners.common.factory import load_run
@@ -114,6 +113,8 @@ def main(arguments: Sequence[str]) -> None:
         "temperatures": table,
     }
     write_json(out, summary)
+    from pyro_dynamics.plots.figures import draw_calibration  # here, as matplotlib takes long
+
     write_bytes(out.with_suffix(".png"), draw_calibration(table, chosen.temperature))
     online = f"--belief {flags.online.belief} --update {flags.online.update} --temperature {chosen.temperature:g}"
     print(f"\nuse with adapt and evaluate: {online}\nresults: {out}\nfigure: {out.with_suffix('.png')}")

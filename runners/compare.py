@@ -12,7 +12,6 @@ from pyro_dynamics.datasets.logged_family import FILE
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, write_bytes
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.plots.figures import draw_comparison
 from pyro_dynamics.runners.common.configuration import CHOICES, RunConfig, from_json
 from pyro_dynamics.runners.main import run_as_module
 
@@ -53,6 +52,8 @@ def main(arguments: Sequence[str]) -> None:
     for name, run in zip(names(configs), returns, strict=True):
         curves[name].append(run)
     ensure_parent(flags.out)
+    from pyro_dynamics.plots.figures import draw_comparison  # here, as matplotlib takes long
+
     write_bytes(flags.out, draw_comparison(curves, families.pop()))
     width = max(14, *(len(name) + 2 for name in curves))
     print(f"{'agent':<{width}}{'runs':>5}  mean return, rounds {flags.since} to the last, of each run")

@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tyro
 from tqdm import tqdm, trange
-from xarray import DataTree
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.diagnosis import PosteriorQuality, look_at_latents, posterior_quality
-from pyro_dynamics.diagnostics.posterior.datatree import environment_labels, to_datatree
 from pyro_dynamics.diagnostics.posterior.nuts_check import NutsCheck, compare_with_nuts
 from pyro_dynamics.diagnostics.posterior.simulation_calibration import SBC, simulation_calibration
 from pyro_dynamics.diagnostics.prediction.forecast import traversal
@@ -25,10 +23,6 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import load_adaptation
 from pyro_dynamics.io.tables import text_table
 from pyro_dynamics.processor import set_threads
-from pyro_dynamics.reports.diagnosis_report import Findings, Posterior, run_report
-from pyro_dynamics.reports.report import Report
-from pyro_dynamics.reports.report_folder import write_report
-from pyro_dynamics.reports.stream_report import stream_report
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import RunConfig
 from pyro_dynamics.runners.common.factory import build_guide, load_run
@@ -36,6 +30,12 @@ from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator, drawing_from
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+    from pyro_dynamics.reports.diagnosis_report import Findings
+    from pyro_dynamics.reports.report import Report
 
 REFIT_RATE, REFIT_STEPS, REFIT_SPREAD = 0.02, 3000, 1.0
 """Fast and long enough to come from the prior to a posterior that is a hundred times narrower."""
@@ -124,6 +124,10 @@ def check(flags: DiagnoseFlags) -> None:
 
 def diagnose_run(flags: DiagnoseFlags) -> None:
     """Judge the posteriors of a trained run."""
+    # Here, as ArviZ and matplotlib take long.
+    from pyro_dynamics.diagnostics.posterior.datatree import environment_labels
+    from pyro_dynamics.reports.diagnosis_report import Findings, Posterior, run_report
+
     folder, config, family, group = load_run(flags.dir, flags.checkpoint)
     agent, labels = group.agents[0], environment_labels(family.train, len(family.train))
     m, trained, episodes = read_transitions(folder, flags.checkpoint, agent.task, len(labels))
@@ -169,8 +173,10 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
 
 def weighed(
     agents: Sequence[Agent], trained: Transitions, family: Family, about: dict[str, Any], flags: DiagnoseFlags
-) -> tuple[DataTree, list[PosteriorQuality]]:
+) -> "tuple[DataTree, list[PosteriorQuality]]":
     """Draws from each posterior, and what the model says of them."""
+    from pyro_dynamics.diagnostics.posterior.datatree import to_datatree
+
     for draws in DRAWS if flags.draws is None else (flags.draws,):
         with tqdm(total=len(agents) * len(trained), desc=f"{draws} draws", unit="transition", disable=None) as bar:
             tree = to_datatree(
@@ -270,6 +276,8 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     out = make_folder(flags.out or flags.dir / "diagnose")
     expected = reached(folder, adaptation.summary["checkpoint"])
     diagnosis = judge_adaptation(adaptation, group, family, expected)
+    from pyro_dynamics.reports.stream_report import stream_report  # here, as matplotlib takes long
+
     report = stream_report(adaptation, diagnosis, family, group.beliefs()[0].numpy())
     write_json(out / "diagnostics.json", plain({"adaptation": str(flags.dir), **asdict(diagnosis)}))
     print(diagnosis.verdict.text)
@@ -292,14 +300,16 @@ def run_of(folder: Path, summary: dict[str, Any]) -> Path:
     raise UserError(f"the run of {folder} is neither {places[0]} nor {places[1]}: move the results back beside it")
 
 
-def print_verdicts(found: Findings) -> None:
+def print_verdicts(found: "Findings") -> None:
     """One line for each environment."""
     rows = [[name, one.word, one.why] for name, one in found.verdicts.items()]
     print("\n" + text_table([found.family.axis, "verdict", "why"], rows, words=2))
 
 
-def save_report(report: Report, out: Path) -> None:
+def save_report(report: "Report", out: Path) -> None:
     """Write the report, and say where it is."""
+    from pyro_dynamics.reports.report_folder import write_report
+
     print(f"\nreport: {write_report(report, out)}")
     if (out / "posterior.nc").exists():
         print(f"posterior for ArviZ: {out / 'posterior.nc'}")

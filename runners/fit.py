@@ -23,7 +23,6 @@ from pyro_dynamics.io.files import write_bytes, write_json_lines
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import EnsembleConfig
-from pyro_dynamics.plots.fit_figure import draw_fit
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners.common.configuration import (
     CHANGEPOINT_KALMAN,
@@ -174,6 +173,8 @@ def fit_run(
         folder.save_round(0, trained, [], group.state_dict(), ())
         folder.save_round(1, held_out, rows, group.state_dict(), ())
         write_json_lines(folder.path / "learning.jsonl", ({"epoch": i, "elbo": elbo} for i, elbo in enumerate(elbos)))
+        from pyro_dynamics.plots.fit_figure import draw_fit  # here, as matplotlib takes long
+
         write_bytes(folder.path / "fit.png", draw_fit(elbos, rows, environments.axis))
         return folder
 

@@ -24,7 +24,6 @@ from pyro_dynamics.io.files import make_folder, write_bytes, write_json
 from pyro_dynamics.io.reuse import not_made, stored_result, write_result
 from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.io.tables import markdown_table
-from pyro_dynamics.plots.tracking_figure import draw_tracks
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.rollouts.acting import ContextChange
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
@@ -128,6 +127,8 @@ def main(arguments: Sequence[str]) -> None:
     write_json(out / "summary.json", {"run": str(flags.dir), "schedule": flags.schedule, "methods": summary})
     truth = np.array([place(schedule.at(step)) for step in range(steps)])
     write_bytes(out / "table.md", (table + "\n").encode())
+    from pyro_dynamics.plots.tracking_figure import draw_tracks  # here, as matplotlib takes long
+
     write_bytes(out / "tracks.png", draw_tracks(tracks, truth, axis))
     print(f"{table}\n\nresults: {out}\nfigure: {out / 'tracks.png'}")
 

@@ -21,7 +21,6 @@ from pyro_dynamics.io.files import write_bytes
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.reuse import require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.plots.figures import draw_training
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.rollouts.progress import Progress
 from pyro_dynamics.rollouts.task_check import check_task
@@ -140,6 +139,8 @@ def train_run(
                 on_round=save,
                 progress=progress,
             )
+        from pyro_dynamics.plots.figures import draw_training  # here, as matplotlib takes long
+
         write_bytes(folder.path / "training.png", draw_training(folder.metrics(), family.axis))
         return folder
 
