@@ -117,7 +117,8 @@ def train_run(
             require_same(folder, data, family)
             group.load_state_dict(folder.checkpoint())
         print(describe_planning(config.precision, config.device))
-        progress = Progress(family.train, config.rounds, config.steps, done=len(data))
+        sizes = config.offline, len(group.agents), config.episodes
+        progress = Progress(family.train, config.rounds, config.steps, len(data), *sizes)
         board = TensorBoard(folder.path / "tensorboard", len(data)) if tensorboard else None
 
         def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
@@ -127,7 +128,7 @@ def train_run(
             if after_round is not None:
                 after_round(m)
 
-        with closing(progress.bar), closing(board) if board is not None else nullcontext():
+        with closing(progress), closing(board) if board is not None else nullcontext():
             train(
                 group,
                 environments,

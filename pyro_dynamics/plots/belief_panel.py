@@ -11,10 +11,10 @@ from matplotlib.patches import Ellipse
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments.context_text import columns
-from pyro_dynamics.plots.figures import STYLE, colour_scale, shaped
+from pyro_dynamics.plots.style import BELIEF, STYLE, TRUTH, colour_scale, shaped
+from pyro_dynamics.plots.training_figure import principal_plane
 
 DPI = 100
-BELIEF, TRUTH = "black", "tab:red"
 
 
 class BeliefPanel:
@@ -50,7 +50,7 @@ class BeliefPanel:
         contexts: Sequence[Any],
     ) -> None:
         self.probe, self.dimensions = probe, means.shape[1]
-        self.plane = _plane(means)
+        self.plane = principal_plane(means)
         self.path: list[np.ndarray] = []
         self.decoded: list[np.ndarray] = []
         with matplotlib.rc_context({**STYLE, "font.size": 9}):
@@ -154,11 +154,3 @@ class _Decoded:
         self.middle.set_data(time, middle)
         self.band.set_data(time, middle - 2 * spread, middle + 2 * spread)
         self.truth.set_data(time, truth)
-
-
-def _plane(means: np.ndarray) -> np.ndarray:
-    """The directions that are drawn, ``[d, min(d, 2)]``: of many, the first two principal ones of the trained means."""
-    d = means.shape[1]
-    if d <= 2:
-        return np.eye(d)
-    return np.linalg.svd(means - means.mean(0), full_matrices=True)[2][:2].T

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from xarray import DataArray
 
-from pyro_dynamics.plots.figures import STYLE, png
+from pyro_dynamics.plots.style import STYLE, png
 from pyro_dynamics.reproduction.aggregate import band
 from pyro_dynamics.reproduction.score_rows import AGENTS, Row, Scores, all_checkpoints, by_seed, seed_gains
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pyro_dynamics.environments.context_text import label
-from pyro_dynamics.plots.figures import STYLE, png
+from pyro_dynamics.plots.style import STYLE, png
 from pyro_dynamics.reproduction.latent_rows import LatentMap, LatentRows
 from pyro_dynamics.reproduction.score_rows import Row
 

@@ -1,0 +1,43 @@
+"""The schedule that shows a family's change where none is given."""
+
+from collections.abc import Sequence
+
+from pyro_dynamics.environments.context_text import columns
+from pyro_dynamics.environments.contexts import Context, numbers
+from pyro_dynamics.environments.family import Family
+from pyro_dynamics.environments.schedule import Schedule
+
+
+def example_schedule(family: Family, steps: int) -> Schedule:
+    """From the largest test context to the smallest (of names, from the last to the first), after a fifth of the steps.
+
+    Of numbers only those test contexts count that lie in the trained range, where the network can be relied on, as long
+    as there are two.
+
+    Args:
+        family: the environments.
+        steps: of the whole episode.
+    """
+    first, last = _ends(family)
+    changes = ((0, last), (max(steps // 5, 1), first))
+    return Schedule.constant(last) if first == last else Schedule(changes, steps)
+
+
+def _ends(family: Family) -> tuple[Context, Context]:
+    for contexts in (_inside(family), family.test_contexts, (family.train[0], *family.test_contexts)):
+        different = list(dict.fromkeys(contexts))  # several sets may have the same context
+        if family.numeric:
+            different.sort(key=numbers)
+        if len(different) > 1:
+            return different[0], different[-1]
+    return family.train[0], family.train[-1]
+
+
+def _inside(family: Family) -> Sequence[Context]:
+    """The test contexts whose parameters all lie in the trained ranges."""
+    if not family.numeric:
+        return ()
+    trained = columns(family.train)
+    low, high = trained.min(0), trained.max(0)
+    inside = ((low <= columns(family.test_contexts)) & (columns(family.test_contexts) <= high)).all(1)
+    return [context for context, yes in zip(family.test_contexts, inside, strict=True) if yes]
