@@ -34,8 +34,8 @@ class PlainLines(tqdm):
 
     def close(self) -> None:
         """No last line: what follows says that it is over."""
-        self.disable = True
-        self._decr_instances(self)
+        self.delay = float("inf")  # then tqdm holds that nothing was printed yet, and prints no end
+        super().close()
 
 
 def progress_bar(iterable: Iterable[Any] | None = None, **how: Any) -> tqdm:

@@ -20,7 +20,7 @@ from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Family, Schedule
 from pyro_dynamics.environments.checked_env import limit_steps
 from pyro_dynamics.environments.context_text import label
-from pyro_dynamics.environments.example_schedule import example_schedule
+from pyro_dynamics.environments.example_schedule import example_schedule, in_words
 from pyro_dynamics.environments.schedule_text import schedule_text
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import make_folder, write_json
@@ -262,7 +262,7 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     if flags.context is None and flags.schedule is None:
         schedule = example_schedule(family, flags.steps or config.steps)
         flags = replace(flags, schedule=schedule_text(schedule))
-        print(f"--schedule {flags.schedule}, as none was given: {family.axis} changes at step {schedule.last_change}")
+        print(f"--schedule {flags.schedule}, as none was given: {in_words(schedule, family)}")
     else:
         schedule = read_schedule(flags, family, flags.steps or config.steps)
     steps = flags.steps or schedule.length or (schedule.last_change and schedule.last_change + 500) or config.steps

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pyro_dynamics.environments.context_text import columns
+from pyro_dynamics.environments.context_text import columns, label
 from pyro_dynamics.environments.contexts import Context, numbers
 from pyro_dynamics.environments.family import Family
 from pyro_dynamics.environments.schedule import Schedule
@@ -21,6 +21,16 @@ def example_schedule(family: Family, steps: int) -> Schedule:
     first, last = _ends(family)
     changes = ((0, last), (max(steps // 5, 1), first))
     return Schedule.constant(last) if first == last else Schedule(changes, steps)
+
+
+def in_words(schedule: Schedule, family: Family) -> str:
+    """Such a schedule as text: ``gravity changes from 9 to 3 m/s^2 at step 40``."""
+    names, unit = " and ".join(family.parameters), f" {family.units[0]}" if len(family.units) == 1 else ""
+    if not schedule.last_change:
+        return f"{names} is {label(schedule.at(0))}{unit}"
+    first, last = (label(context) for _, context in schedule.changes)
+    verb = "change" if len(family.parameters) > 1 else "changes"
+    return f"{names} {verb} from {first} to {last}{unit} at step {schedule.last_change}"
 
 
 def _ends(family: Family) -> tuple[Context, Context]:

@@ -144,7 +144,6 @@ def _draw_band(
     shown = np.concatenate([others, [np.quantile(low, 0.02), np.quantile(high, 0.98)], middle[len(middle) // 4 :]])
     bottom, top = shown.min(), shown.max()
     reach = (top - bottom) or 1.0
-    limits = [bottom - 0.07 * reach, top + 0.07 * reach]
     if start is not None:
         left = panel.get_xlim()[0]
         panel.fill_between(
@@ -152,11 +151,8 @@ def _draw_band(
         )
         panel.plot([left, time[0] - 0.5], [start[1]] * 2, color="tab:olive", lw=1.6)
         # It may be many times wider than all that follows.
-        limits = [
-            max(min(start[0], limits[0]), limits[0] - 0.15 * reach),
-            min(max(start[2], limits[1]), limits[1] + 0.15 * reach),
-        ]
-    panel.set_ylim(limits)
+        bottom, top = max(min(start[0], bottom), bottom - 0.15 * reach), min(max(start[2], top), top + 0.15 * reach)
+    panel.set_ylim(bottom - 0.07 * reach, top + 0.07 * reach)
 
 
 def _draw_levels(panel: Axes, levels: Any, names: Sequence[str], colours: Sequence[Any]) -> None:

@@ -62,7 +62,7 @@ def write_figure(path: Path, drawn: Png, figure_format: FigureFormat = "png") ->
     """
     paths = [path] if figure_format == "png" else [path, path.with_suffix(f".{figure_format}")]
     for file, kind in zip(paths, ("png", figure_format), strict=False):
-        write_bytes(file, drawn.rendered(kind))  # type: ignore[arg-type]
+        write_bytes(file, drawn.rendered(kind))
     return paths
 
 
@@ -84,7 +84,7 @@ def name_lines(panel: Axes, heights: Any, names: Any, colours: Any, size: float 
         size: of the font, in points.
     """
     low, high = panel.get_ylim()
-    figure = panel.get_figure()
+    figure = panel.get_figure(root=True)
     assert figure is not None
     # The height of a panel is only known once it is laid out; by its share of the figure this is near enough.
     points = 72 * figure.get_size_inches()[1] * panel.get_position().height
