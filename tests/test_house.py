@@ -20,7 +20,7 @@ SOURCES = sorted(
 C_SOURCES = [f"models/{name}" for name in ("fused.c", "fused_noise.h", "fused_float32.h", "fused_bfloat16.h")]
 
 FLOORS = [
-    {"errors", "version", "data_files", "parameters", "cuda_graphs", "seeding", "registry"},
+    {"errors", "version", "data_files", "parameters", "cuda_graphs", "progress_lines", "seeding", "registry"},
     {"tasks", "transitions"},
     {"contracts"},
     {"observation"},
