@@ -213,8 +213,7 @@ def run_config(fit: FitConfig, family: str | None, steps: int) -> RunConfig:
 def epochs(config: RunConfig, shares: Sequence[Sequence[int]], data: Transitions) -> int:
     """Epochs of all agents' trainings."""
     counts = [int(torch.isin(data.environment, torch.tensor(list(share))).sum()) for share in shares]
-    steps = [-(-count // config.offline.batch_size) for count in counts]
-    return sum(max(config.offline.epochs, -(-config.offline.min_steps // one)) for one in steps)
+    return sum(config.offline.sizes(count)[0] for count in counts)
 
 
 def print_table(folder: RunFolder, family: LoggedFamily) -> None:

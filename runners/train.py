@@ -16,11 +16,12 @@ from pyro_dynamics.datasets.logged_family import FILE
 from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.environments.checked_env import limit_steps
 from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.example_schedule import example_schedule, in_words
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.files import write_bytes
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.reuse import require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.rollouts.progress import Progress
 from pyro_dynamics.rollouts.task_check import check_task
@@ -64,6 +65,8 @@ class TrainFlags:
     step_limit: float | None = None
     """Seconds that one step or reset of an environment may take; then it is left out as one that raises. No limit by
     default."""
+    figure_format: FigureFormat = "png"
+    """Of the figure; pdf and svg, for print, are written beside the PNG."""
     threads: int = 1
     """CPU threads. More than one is slower where another process is busy, and changes the last digits."""
 
@@ -78,6 +81,8 @@ def main(arguments: Sequence[str]) -> None:
     folder = train_run(
         flags.run, path, resume=flags.resume is not None, tensorboard=flags.tensorboard, step_limit=flags.step_limit
     )
+    if flags.figure_format != "png":
+        write_training_figure(folder, find_family(flags.run.family), flags.figure_format)
     print_returns(folder, find_family(flags.run.family))
 
 
@@ -117,7 +122,8 @@ def train_run(
             require_same(folder, data, family)
             group.load_state_dict(folder.checkpoint())
         print(describe_planning(config.precision, config.device))
-        progress = Progress(family.train, config.rounds, config.steps, done=len(data))
+        sizes = config.offline, len(group.agents), config.episodes
+        progress = Progress(family.train, config.rounds, config.steps, len(data), *sizes)
         board = TensorBoard(folder.path / "tensorboard", len(data)) if tensorboard else None
 
         def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
@@ -127,7 +133,7 @@ def train_run(
             if after_round is not None:
                 after_round(m)
 
-        with closing(progress.bar), closing(board) if board is not None else nullcontext():
+        with closing(progress), closing(board) if board is not None else nullcontext():
             train(
                 group,
                 environments,
@@ -139,10 +145,16 @@ def train_run(
                 on_round=save,
                 progress=progress,
             )
-        from pyro_dynamics.plots.figures import draw_training  # here, as matplotlib takes long
-
-        write_bytes(folder.path / "training.png", draw_training(folder.metrics(), family.axis))
+        write_training_figure(folder, family)
         return folder
+
+
+def write_training_figure(folder: RunFolder, family: Family, figure_format: FigureFormat = "png") -> None:
+    """Write ``training.png`` and, where another format is wanted, a file of it beside."""
+    from pyro_dynamics.plots.style import write_figure  # here, as matplotlib takes long
+    from pyro_dynamics.plots.training_figure import draw_training
+
+    write_figure(folder.path / "training.png", draw_training(folder.metrics(), family.axis), figure_format)
 
 
 def train_or_resume(
@@ -288,7 +300,8 @@ def print_returns(folder: RunFolder, family: Family) -> None:
     mean = sum(row["return"] for row in rows if row["round"] == last) / len(family.train)
     print(f"{'mean':<{width}}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\nfigure: {folder.path / 'training.png'}")
     if any(row["latent_mean"] for row in rows):
-        print(f"next: pyro-dynamics adapt {folder.path} --context {label(family.test_contexts[-1])}")
+        schedule = example_schedule(family, from_json(folder.config).steps)
+        print(f"next: pyro-dynamics adapt {folder.path}\n      ({in_words(schedule, family)})")
 
 
 if __name__ == "__main__":
