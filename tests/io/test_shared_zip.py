@@ -42,6 +42,11 @@ def flagged(file: Path) -> Path:
     return file
 
 
+def no_zip(file: Path) -> Path:
+    file.write_bytes(b"no zip")
+    return file
+
+
 HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "a parent folder": (lambda file: made(file, CONFIG, ("run/../../evil.json", b"x")), "written anywhere"),
     "a parent folder at the top": (lambda file: made(file, CONFIG, ("../evil.json", b"x")), "written anywhere"),
@@ -58,7 +63,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "nothing": (lambda file: made(file), "does not hold one run"),
     "a bomb": (lambda file: made(file, CONFIG, ("run/a.json", bytes(300 * 2**20))), "that is no run"),
     "encrypted": (flagged, "not a zip that can be read"),
-    "no zip": (lambda file: Path(file.write_bytes(b"no zip") and file), "not a zip that can be read"),
+    "no zip": (no_zip, "not a zip that can be read"),
 }
 
 
