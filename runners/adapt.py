@@ -29,6 +29,7 @@ from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.io.untrusted_folders import file_name, stamped
 from pyro_dynamics.plots.figures import draw_adaptation
 from pyro_dynamics.plots.video import Film, make_environments
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.rollouts.acting import ContextChange
 from pyro_dynamics.rollouts.adaptation import BELIEF_DRAWS, AdaptationStep, adapt, replay
 from pyro_dynamics.rollouts.adaptation_summary import as_row, coverage_line, line, summarise
@@ -37,7 +38,7 @@ from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
 from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, online_defaults
-from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
+from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.common.logged_stream import read_stream
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions

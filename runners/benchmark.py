@@ -26,8 +26,9 @@ from pyro_dynamics.io.files import write_bytes, write_json
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.models import Ensemble
 from pyro_dynamics.plots.scaling_figure import draw_scaling
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, preset_config
-from pyro_dynamics.runners.common.factory import accelerator, action_space, build_agent, describe_planning, set_threads
+from pyro_dynamics.runners.common.factory import accelerator, action_space, build_agent, describe_planning
 from pyro_dynamics.runners.main import run_as_module
 
 BenchmarkPreset = Literal["paper", "realtime"]
