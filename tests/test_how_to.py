@@ -73,6 +73,15 @@ def test_the_guide_of_ones_own_learns_and_follows(generator: torch.Generator) ->
 
 
 @pytest.mark.usefixtures("my_guide")
+def test_the_guide_of_ones_own_trains_as_a_class() -> None:
+    text = block(EXTEND, "A class takes the place of its name")
+    small = 'rounds=1, steps=12, episodes=1, offline={"min_steps": 20, "epochs": 2}, controller={"horizon": 4}'
+    agent = run(text.replace('update="svi")', f'update="svi", {small})'), "extend.md")["agent"]
+    assert agent.config["guide_config"] == {"df": 4.0, "initial_scale": 0.1}
+    assert agent.belief.sd.shape == (2,)
+
+
+@pytest.mark.usefixtures("my_guide")
 def test_the_guide_of_ones_own_trains_and_adapts_by_command() -> None:
     train, adapt = [line.split()[1:] for line in block(EXTEND, "## A guide", "sh").splitlines()]
     assert (train[:3], adapt[0]) == (["train", "--guide", "my_guide:StudentGuide"], "adapt")
@@ -126,6 +135,11 @@ def test_the_environment_of_ones_own_trains_as_it_stands(
     rows = [json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
     assert [row["context"] for row in rows[4:]] == [0.5, 1.0, 2.0, 4.0]
     assert main(["adapt", folder, "--context", "3", "--steps", "3"]) == 0
+    small_too = 'make_family, rounds=1, steps=20, episodes=1, offline={"min_steps": 50})'
+    text = block(OWN_ENVIRONMENT, "or the same in Python").replace("make_family)\nenv", f"{small_too}\nenv")
+    run(text.replace("range(100)", "range(3)"), "own-environment.md")
+    assert re.match(r"friction -?\d", capsys.readouterr().out.splitlines()[-1])
+    sys.modules.pop("my_robot", None)
 
 
 def test_an_environment_is_made_and_changed_without_an_agent() -> None:

@@ -25,7 +25,7 @@ def test_the_quickstart_runs_as_it_stands(tmp_path: Path) -> None:
         [sys.executable, "-c", block("## In Python", "python")], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    value = re.search(r"gravity (\d+\.\d+) m/s\^2 \(90 %: \d+\.\d+ to \d+\.\d+\)", done.stdout)
+    value = re.search(r"gravity (\d+\.\d+) m/s\^2 \(90 ?%: \d+\.\d+ to \d+\.\d+\)", done.stdout)
     assert value is not None, done.stdout
     assert 6 < float(value.group(1)) < 8
 
