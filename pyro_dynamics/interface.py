@@ -3,13 +3,15 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
 import gymnasium
 
+from pyro_dynamics.datasets.log_arrays import ColumnNames
+from pyro_dynamics.datasets.sources import Source, read_data, source_names
 from pyro_dynamics.environments import FAMILIES, Family, Schedule, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.online_state import load_online
@@ -29,7 +31,6 @@ from pyro_dynamics.runners.common.configuration import (
     to_json,
     with_choices,
 )
-from pyro_dynamics.runners.common.data_sources import read_data
 from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.fit import FitConfig, fit_run
 from pyro_dynamics.runners.fit import default_name as default_fit_name
@@ -92,9 +93,10 @@ def train(
 
 
 def fit(
-    data: Any,
+    data: Source | Sequence[Source],
     *,
     group: str | None = None,
+    columns: Mapping[str, str] | None = None,
     out: str | Path | None = None,
     seed: int = 0,
     unit: str = "",
@@ -108,6 +110,8 @@ def fit(
     Args:
         data: a file or data set, several of them, a pandas ``DataFrame``, or a mapping of names to arrays.
         group: the column whose values identify the environments; several have commas between them.
+        columns: what the columns are called, where they have other names: ``{"state": "x,v", "action": "push"}``, and
+            likewise next_state, reward, episode and step.
         out: folder of the run, which must be new; by default ``runs/fit-AGENT-SEED``.
         seed: names every random stream.
         unit: of that column.
@@ -129,8 +133,8 @@ def fit(
     name = None if family is None else named_family(family)
     path = Path(out) if out is not None else Path("runs") / default_fit_name(chosen)
     with computing(threads):
-        read = read_data(data, group)
-        fit_run(chosen, read, path, sources=_sources(data), unit=unit, held_out_share=hold_out, family=name)
+        read = read_data(data, group, _column_names(columns or {}))
+        fit_run(chosen, read, path, sources=source_names(data), unit=unit, held_out_share=hold_out, family=name)
     needed = config.agent == "specialist"
     return load(path, context=read.labels[0] if needed else None, seed=seed, threads=threads)
 
@@ -279,10 +283,11 @@ def _names(config: type) -> set[str]:
     return {field.name for field in fields(config)}
 
 
-def _sources(data: Any) -> list[str]:
-    """What the run's folder says of where its data came from."""
-    several = data if isinstance(data, list | tuple) else [data]
-    return [str(one) if isinstance(one, str | Path) else f"a {type(one).__name__} in memory" for one in several]
+def _column_names(columns: Mapping[str, str]) -> ColumnNames:
+    unknown = sorted(set(columns) - _names(ColumnNames))
+    if unknown:
+        raise UserError(f"columns has no entry {unknown[0]!r}: choose among {', '.join(sorted(_names(ColumnNames)))}")
+    return ColumnNames(**columns)
 
 
 def _suffix(settings: Mapping[str, Any]) -> str:

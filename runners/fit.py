@@ -11,8 +11,10 @@ from tqdm import tqdm
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.fitting import fit_metrics, hold_out
+from pyro_dynamics.datasets.log_arrays import ColumnNames
 from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.datasets.logged_family import NAME, DataDescription, LoggedFamily
+from pyro_dynamics.datasets.sources import read_data
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import GUIDES, DiagonalConfig
@@ -33,7 +35,6 @@ from pyro_dynamics.runners.common.configuration import (
     to_json,
     with_choices,
 )
-from pyro_dynamics.runners.common.data_sources import read_data
 from pyro_dynamics.runners.common.factory import action_space, build_group
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
@@ -66,10 +67,12 @@ class FitConfig:
 class FitFlags:
     """Learn a dynamics model, with a latent for each environment, from logged transitions alone.
 
-    DATA are .npz files with the arrays state [N, S], action [N, A] and next_state [N, S]; optionally reward [N], step
-    [N] (within the episode), episode [N], and any column [N] to group by; or Minari data sets, by id or folder. Part of
-    each environment's episodes is held out. The folder is that of a run: `diagnose` checks it on the held-out part, and
-    `adapt DIR --replay DATA` updates a belief along a logged stream.
+    DATA are tables (.csv, .tsv, .parquet) with a row for each transition and the columns state_0, state_1, ...,
+    action_0, ..., next_state_0, ...; optionally reward, step (within the episode), episode, and any column to group by.
+    Columns of other names are given by flags. Without next states these come from the next row of the same episode.
+    Or .npz files with the arrays state [N, S], action [N, A] and so on; or data sets of LeRobot, by folder, or of
+    Minari, by id or folder. Part of each environment's episodes is held out. The folder is that of a run: `diagnose`
+    checks it on the held-out part, and `adapt DIR --replay DATA` updates a belief along a logged stream.
     """
 
     data: tyro.conf.Positional[tuple[str, ...]]
@@ -79,6 +82,7 @@ class FitFlags:
     """Column whose values identify the environments; by default `environment` if it exists. Floats are quantities,
     which a probe decodes from the latents (several columns are written mass,damping); integers and text are names.
     Of a Minari data set: an entry of the episodes' metadata, or an info that stays the same through an episode."""
+    columns: Annotated[ColumnNames, tyro.conf.arg(name="")] = field(default_factory=ColumnNames)
     unit: str = ""
     """Unit of that column, for axes and tables (kg,m of two)."""
     hold_out: float = 0.2
@@ -111,7 +115,9 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = parse(arguments)
     set_threads(flags.threads)
-    data = read_data(flags.data, flags.group)
+    data = read_data(flags.data, flags.group, flags.columns)
+    for note in data.notes:
+        print(note)
     path = flags.out or Path("runs") / default_name(flags.run)
     folder = fit_run(
         flags.run, data, path, sources=flags.data, unit=flags.unit, held_out_share=flags.hold_out, family=flags.family

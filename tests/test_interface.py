@@ -216,7 +216,7 @@ def test_fit_learns_from_a_file_and_follows_a_stream(tmp_path: Path) -> None:
     state, action = rng.normal(size=(600, 1)), rng.uniform(-1, 1, size=(600, 1))
     following = state + gain[:, None] * action
     step = np.tile(np.arange(200), 3)
-    np.savez(tmp_path / "log.npz", state=state, action=action, next_state=following, gain=gain, step=step)
+    np.savez(tmp_path / "log.npz", state=state, action=action, next_state=following, gain=gain, episode=gain, step=step)
     small = {"offline": {"min_steps": 1500}, "ensemble": {"members": 2}}
     agent = pd.fit(tmp_path / "log.npz", group="gain", unit="m", out=tmp_path / "fitted", **small)
     for _ in range(30):
