@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pyro_dynamics.version import __version__
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
@@ -51,3 +53,8 @@ def test_both_commands_begin_with_their_own_environment() -> None:
     first, second = re.findall(r"^python3 -m venv .*$", README, re.MULTILINE)
     assert first.endswith("/pyro-dynamics train")
     assert second.endswith(" pytest")
+
+
+def test_the_citation_has_the_version() -> None:
+    assert f"version: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"version = {{{__version__}}}" in README
