@@ -146,11 +146,11 @@ def origin(task: Task, what: str) -> str:
 
 def commands(name: str, family: Family) -> list[str]:
     """Commands to try: with the smallest preset from which such a body learns."""
-    from pyro_dynamics.runners.common.configuration import SMALL, preset_config
+    from pyro_dynamics.runners.common.configuration import SMALL, Preset, preset_config
     from pyro_dynamics.runners.train import default_name
 
     task = family.make_task()
-    preset = "cpu" if task.state_dim + task.action_dim > SMALL else "quick"
+    preset: Preset = "cpu" if task.state_dim + task.action_dim > SMALL else "quick"
     run = f"runs/{default_name(preset_config(name, preset))}"
     changing = f"0:{label(family.train[-1])},40:{label(family.train[0])}"
     return [
