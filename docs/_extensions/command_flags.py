@@ -60,7 +60,7 @@ DEFAULT = re.compile(r"\s*\((default|required|repeatable)(?:: (.*))?\)\s*$", re.
 
 
 OF_THE_RUN = (
-    "`--belief`, `--update`, `--temperature` and the settings of belief and update are those of the run where they are not "
+    "`--belief`, `--update`, `--temperature` and the settings of belief and update are those of the run where not "
     "given; shown are the paper's."
 )
 
