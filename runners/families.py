@@ -169,7 +169,7 @@ def in_python(name: str, family: Family) -> list[str]:
     registered = name in FAMILIES
     return [
         *([f'gymnasium.make("{gymnasium_id(name)}", {keywords})'] if registered else []),
-        f'pyro_dynamics.find_family("{name}").make({context!r}, max_steps=200)',
+        f'pyro_dynamics.make("{name}", {context!r})',
     ]
 
 

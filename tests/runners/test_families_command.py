@@ -65,7 +65,7 @@ def test_a_family_of_ones_own_is_described_too(capsys: pytest.CaptureFixture[str
     assert "point_mass.PointMass" in text
     assert "Gymnasium id" not in text
     assert "pyro-dynamics train point_mass:given\n" in text
-    assert 'find_family("point_mass:given").make(' in text
+    assert 'make("point_mass:given", ' in text
 
 
 def test_an_unknown_family_gets_one_line(capsys: pytest.CaptureFixture[str]) -> None:
