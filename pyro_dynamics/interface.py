@@ -13,6 +13,7 @@ from pyro_dynamics.io.online_state import load_online
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.online_agent import OnlineAgent
 from pyro_dynamics.processor import computing
+from pyro_dynamics.rollouts.trackers.contract import TrackerName
 from pyro_dynamics.runners.common.configuration import CHOICES, Preset, from_json, to_json
 from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.common.settings_by_name import (
@@ -40,6 +41,8 @@ def train(
     *,
     seed: int = 0,
     out: str | Path | None = None,
+    tracker: TrackerName = "none",
+    step_limit: float | None = None,
     threads: int = 1,
     **settings: Any,
 ) -> OnlineAgent:
@@ -52,6 +55,8 @@ def train(
         preset: where the settings come from that are not given: quick, cpu, realtime or paper.
         seed: names every random stream.
         out: folder of the run; by default one in ``runs/``, named after the family and the settings given here.
+        tracker: where the metrics of each round are written too: tensorboard, wandb, trackio or none.
+        step_limit: seconds that a step of an environment may take; then it is left out as one that raises.
         threads: processor threads.
         settings: fields of ``config.json``, such as ``rounds=4``, ``guide="flow"``, ``belief="power"``,
             ``offline={"min_steps": 500}``. A guide, belief, update or planner may also be a class of one's own.
@@ -71,7 +76,7 @@ def train(
     config = train_config(chosen, preset, seed, settings)
     path = Path(out) if out is not None else Path("runs") / (default_name(config) + folder_suffix(settings))
     with computing(threads):
-        folder = train_or_resume(config, path)
+        folder = train_or_resume(config, path, step_limit=step_limit, tracker=tracker)
     if (folder.last_round or 0) > config.rounds:
         raise UserError(
             f"{path} has {folder.last_round} rounds already, more than {config.rounds}: load it, or give out="
@@ -138,8 +143,8 @@ def load(
     """Open the folder of a run.
 
     Args:
-        path: the folder, of a training, of a fit, or one that :meth:`OnlineAgent.save` wrote: then the belief stands
-            where it stood.
+        path: the folder of a training or a fit, or a zip of one that ``pyro-dynamics share`` made; or a folder that
+            :meth:`OnlineAgent.save` wrote: then the belief stands where it stood.
         context: the true hidden parameter, which an oracle needs, and a specialist to be chosen by.
         checkpoint: the round whose model is taken; the newest by default.
         seed: names the random streams of acting and updating.
@@ -164,7 +169,7 @@ def load(
         run, config, found, trained = load_run(path, checkpoint, online_config(config, online))
         group = group_for(trained, found, [None if context is None else found.parse_context(context)])
     agent = OnlineAgent(run, to_json(config), found, trained, group, seed, threads)
-    kept = load_online(path)
+    kept = load_online(run.path)
     if kept is not None and not online and checkpoint is None:
         agent.load_state_dict(kept)
     return agent
