@@ -9,6 +9,7 @@ import gymnasium
 from pyro_dynamics.datasets.sources import Source, read_data, source_names
 from pyro_dynamics.environments import FAMILIES, Family, Schedule, find_family
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.gymnasium_ids import IDS
 from pyro_dynamics.io.online_state import load_online
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.online_agent import OnlineAgent
@@ -185,7 +186,7 @@ def make(
         context: the hidden parameter, or how it changes: a number, a tuple of several, a name, a schedule such as
             ``"0:9,40:3"``, or a :class:`~pyro_dynamics.environments.Schedule`; by default the middle one of those that
             are trained on.
-        max_steps: after which an episode is truncated.
+        max_steps: after which an episode is truncated; by default as Gymnasium's own environment of that kind.
         settings: of the environment's constructor, such as ``render_mode="rgb_array"``.
 
     Returns:
@@ -195,7 +196,7 @@ def make(
         UserError: if there is no such family or context.
     """
     found = find_family(named_family(family))
-    steps = STEPS if max_steps is None else max_steps
+    steps = IDS.get(found.name, ("", STEPS))[1] if max_steps is None else max_steps
     if context is None:
         context = found.train[len(found.train) // 2]
     if isinstance(context, str) and ":" in context:
