@@ -1,42 +1,35 @@
 """The Python interface: train, fit, load and make, with the words of the command line."""
 
-import hashlib
-import json
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import gymnasium
 
+from pyro_dynamics.datasets.sources import Source, read_data, source_names
 from pyro_dynamics.environments import FAMILIES, Family, Schedule, find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.online_state import load_online
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.online_agent import OnlineAgent
 from pyro_dynamics.processor import computing
-from pyro_dynamics.runners.common.configuration import (
-    CHOICES,
-    OnlineConfig,
-    Preset,
-    RunConfig,
-    from_json,
-    online_for,
-    require_sizes,
-    to_json,
-    with_choices,
-)
+from pyro_dynamics.runners.common.configuration import CHOICES, Preset, from_json, to_json
 from pyro_dynamics.runners.common.factory import group_for, load_run
-from pyro_dynamics.runners.train import default_name, defaults_of, train_or_resume
+from pyro_dynamics.runners.common.settings_by_name import (
+    column_names,
+    fit_config,
+    folder_suffix,
+    online_config,
+    train_config,
+)
+from pyro_dynamics.runners.fit import default_name as default_fit_name
+from pyro_dynamics.runners.fit import fit_run
+from pyro_dynamics.runners.train import default_name, train_or_resume
 
 FamilyLike = str | Family | Callable[[], Family]
 """A family by its name or as ``module:callable``, as an object, or as the function that makes it."""
 BUILT_IN = frozenset(FAMILIES)
 """Names that a family of the user's own cannot have."""
-LONGEST = 60
-"""Characters of the settings in a folder's name; what is longer is a digest."""
 STEPS = 1000
 """Of an episode of an environment of the user's own, where nothing else is said."""
 
@@ -75,8 +68,8 @@ def train(
         agent = pyro_dynamics.train("pendulum-gravity", rounds=2, guide="full-rank")
     """
     chosen = named_family(family)
-    config = run_config(chosen, preset, seed, settings)
-    path = Path(out) if out is not None else Path("runs") / (default_name(config) + _suffix(settings))
+    config = train_config(chosen, preset, seed, settings)
+    path = Path(out) if out is not None else Path("runs") / (default_name(config) + folder_suffix(settings))
     with computing(threads):
         folder = train_or_resume(config, path)
     if (folder.last_round or 0) > config.rounds:
@@ -85,6 +78,50 @@ def train(
         )
     needed = config.agent in ("oracle", "specialist")
     return load(path, context=find_family(chosen).train[0] if needed else None, seed=seed, threads=threads)
+
+
+def fit(
+    data: Source | Sequence[Source],
+    *,
+    group: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    out: str | Path | None = None,
+    seed: int = 0,
+    unit: str = "",
+    hold_out: float = 0.2,
+    family: FamilyLike | None = None,
+    threads: int = 1,
+    **settings: Any,
+) -> OnlineAgent:
+    """Learn from logged transitions, as ``pyro-dynamics fit`` does, without a simulator.
+
+    Args:
+        data: a file or data set, several of them, a pandas ``DataFrame``, or a mapping of names to arrays.
+        group: the column whose values identify the environments; several have commas between them.
+        columns: what the columns are called, where they have other names: ``{"state": "x,v", "action": "push"}``, and
+            likewise next_state, reward, episode and step.
+        out: folder of the run, which must be new; by default ``runs/fit-AGENT-SEED``.
+        seed: names every random stream.
+        unit: of that column.
+        hold_out: share of each environment's episodes that is held out.
+        family: of the same environment: its features, targets and reward, and its simulator.
+        threads: processor threads.
+        settings: fields of ``config.json``, as in :func:`train`.
+
+    Returns:
+        The fitted agent, with a belief at the prior. Without a family it updates and predicts, and cannot plan.
+
+    Raises:
+        UserError: if the data or a setting makes no sense, or the folder holds something.
+    """
+    config = fit_config(seed, settings)
+    name = None if family is None else named_family(family)
+    path = Path(out) if out is not None else Path("runs") / default_fit_name(config)
+    with computing(threads):
+        read = read_data(data, group, column_names(columns or {}))
+        fit_run(config, read, path, sources=source_names(data), unit=unit, held_out_share=hold_out, family=name)
+    needed = config.agent == "specialist"
+    return load(path, context=read.labels[0] if needed else None, seed=seed, threads=threads)
 
 
 def load(
@@ -121,11 +158,10 @@ def load(
     for kind, part in (parts or {}).items():
         CHOICES[kind].word_for(part)
     config = from_json(RunFolder.open(path).config)
-    followed = _merged(config, online, among=_names(OnlineConfig)).online
     if context is None and config.agent in ("oracle", "specialist"):
         raise UserError(f"agents of the kind {config.agent} need the true hidden parameter: give context=")
     with computing(threads):
-        run, config, found, trained = load_run(path, checkpoint, followed)
+        run, config, found, trained = load_run(path, checkpoint, online_config(config, online))
         group = group_for(trained, found, [None if context is None else found.parse_context(context)])
     agent = OnlineAgent(run, to_json(config), found, trained, group, seed, threads)
     kept = load_online(path)
@@ -179,63 +215,3 @@ def named_family(family: FamilyLike) -> str:
         raise UserError(f"there is a family {family.name!r} already: give your own another name")
     FAMILIES[family.name] = family
     return family.name
-
-
-def run_config(family: str, preset: Preset, seed: int, settings: Mapping[str, Any]) -> RunConfig:
-    """The preset's configuration with some fields changed.
-
-    Raises:
-        UserError: if a field does not exist, or its value makes no sense.
-    """
-    if preset not in get_args(Preset):
-        raise UserError(f"unknown preset {preset!r}: choose one of {', '.join(get_args(Preset))}")
-    words = {name: CHOICES[name].word_for(settings[name]) for name in CHOICES if name in settings}
-    arguments = [part for name, word in words.items() for part in (f"--{name}", word)]
-    config = defaults_of(family, preset, arguments)
-    allowed = (_names(RunConfig) | _names(OnlineConfig)) - {"family", "preset", "seed", "online"}
-    config = _merged(config, {**settings, **words, "seed": seed}, among=allowed | {"seed"})
-    require_sizes(config)
-    return config
-
-
-def _merged(config: RunConfig, settings: Mapping[str, Any], among: set[str]) -> RunConfig:
-    """A configuration with some fields changed; those of the belief stand beside the others, as flags do."""
-    unknown = sorted(set(settings) - among)
-    if unknown:
-        raise UserError(f"unknown setting {unknown[0]!r}: choose among {', '.join(sorted(among))}")
-    words = {name: CHOICES[name].word_for(settings[name]) for name in CHOICES if name in settings}
-    arguments = [part for name, word in words.items() for part in (f"--{name}", word)]
-    data = to_json(config)
-    data["online"] = to_json(with_choices(online_for(config.guide, config.online), arguments))
-    for name, value in settings.items():
-        there = data["online"] if name in data["online"] else data
-        there[name] = words.get(name) or _nested(name, there[name], value)
-    return from_json(data)
-
-
-def _nested(name: str, there: Any, value: Any) -> Any:
-    """A value as plain data; of a group of settings only those that are given are changed."""
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    if not isinstance(value, Mapping):
-        return value
-    unknown = sorted(set(value) - set(there))
-    if unknown:
-        raise UserError(f"{name} has no setting {unknown[0]!r}: choose among {', '.join(there)}")
-    return {**there, **value}
-
-
-def _names(config: type) -> set[str]:
-    return {field.name for field in fields(config)}
-
-
-def _suffix(settings: Mapping[str, Any]) -> str:
-    """What distinguishes a run with other settings from the command's own, in the name of its folder."""
-    plain = {name: _nested(name, value, value) if is_dataclass(value) else value for name, value in settings.items()}
-    words = [
-        f"-{name}-{CHOICES[name].word_for(value) if name in CHOICES else json.dumps(value)}"
-        for name, value in plain.items()
-    ]
-    text = re.sub(r'["{} ]', "", "".join(words))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return file_name(text) if len(text) <= LONGEST else f"-{digest}"

@@ -25,7 +25,6 @@ from pyro_dynamics.inference import OfflineConfig, RecursiveConfig, SVIUpdateCon
 from pyro_dynamics.io.files import write_bytes, write_json
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.models import Ensemble
-from pyro_dynamics.plots.scaling_figure import draw_scaling
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, preset_config
 from pyro_dynamics.runners.common.factory import accelerator, action_space, build_agent, describe_planning
@@ -84,6 +83,8 @@ def main(arguments: Sequence[str]) -> None:
     if flags.json is not None:
         write_json(flags.json, rows)
     if flags.scaling is not None:
+        from pyro_dynamics.plots.scaling_figure import draw_scaling  # here, as matplotlib takes long
+
         write_bytes(flags.scaling, draw_scaling(scales(flags)))
         print(f"figure: {flags.scaling}")
 

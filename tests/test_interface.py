@@ -208,3 +208,23 @@ def test_agents_without_a_latent_say_so(tmp_path: Path) -> None:
     oracle = pd.train(agent="oracle", out=tmp_path / "oracle", **SMALL)
     oracle.set_context(7.0)
     assert oracle.act(np.array([1.0, 0.0, 0.0])).shape == (1,)
+
+
+def test_fit_learns_from_a_file_and_follows_a_stream(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    gain = np.repeat([0.5, 1.0, 2.0], 200)
+    action = rng.uniform(-1, 1, size=(600, 1))
+    place = (gain[:, None] * action).reshape(3, 200).cumsum(1).reshape(600, 1)
+    log = {"state": place - gain[:, None] * action, "action": action, "next_state": place, "gain": gain}
+    np.savez(tmp_path / "log.npz", **log)  # type: ignore[arg-type]
+    small: dict[str, Any] = {"offline": {"min_steps": 1500}, "ensemble": {"members": 2}}
+    agent = pd.fit(tmp_path / "log.npz", group="gain", unit="m", out=tmp_path / "fitted", **small)
+    for _ in range(30):
+        x, u = rng.normal(size=1), rng.uniform(-1, 1, size=1)
+        agent.update(x, u, x + 1.5 * u)
+    assert agent.belief.decode().mean[0] == pytest.approx(1.5, abs=0.3)
+    assert_allclose(agent.predict(np.zeros(1), np.ones(1)).mean, [[1.5]], atol=0.3)
+    with pytest.raises(UserError, match="no simulator"):
+        agent.act(np.zeros(1))
+    with pytest.raises(UserError, match="unknown setting 'rounds'"):
+        pd.fit(tmp_path / "log.npz", group="gain", rounds=3)

@@ -14,11 +14,11 @@ from pyro_dynamics.diagnostics.prediction.predictive import LEVEL
 from pyro_dynamics.diagnostics.stream.central_region import REGION, central_region
 from pyro_dynamics.diagnostics.stream.checks import LOW_COVERAGE, RECENT
 from pyro_dynamics.environments.context_text import columns, label
-from pyro_dynamics.plots.figures import STYLE, colour_scale, png
+from pyro_dynamics.plots.style import BELIEF, STYLE, TRUTH, Png, colour_scale, png
 
 TOP, BOTTOM = 3.0, -0.5
 """Where k-hat is cut off, and drawn as a triangle: beyond 3 nothing is worse; minus infinity is at the bottom."""
-BELIEF, TRUTH, TROUBLE, WELL = "black", "tab:red", "tab:orange", "tab:blue"
+TROUBLE, WELL = "tab:orange", "tab:blue"
 
 
 def draw_stream(
@@ -28,7 +28,7 @@ def draw_stream(
     axes: Sequence[str],
     trained_means: np.ndarray,
     trained_contexts: Sequence[Any],
-) -> bytes:
+) -> Png:
     """Belief, k-hat and coverage by step, with the stretches of trouble shaded, as a PNG 990 pixels wide.
 
     The belief is drawn decoded, beside the true context, where the diagnosis has it so; else each of its latents,

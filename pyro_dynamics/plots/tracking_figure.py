@@ -7,10 +7,10 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from pyro_dynamics.plots.figures import STYLE, png
+from pyro_dynamics.plots.style import STYLE, Png, png
 
 
-def draw_tracks(tracks: Mapping[str, Any], truth: np.ndarray, axis: str) -> bytes:
+def draw_tracks(tracks: Mapping[str, Any], truth: np.ndarray, axis: str) -> Png:
     """Median over seeds of each belief, and the range over seeds, with a panel for each update; as a PNG.
 
     Args:
