@@ -43,7 +43,7 @@ class Decoded:
     def __str__(self) -> str:
         parts = zip(self.names, self.units, self.mean, self.low, self.high, strict=True)
         return ", ".join(
-            f"{' '.join(filter(None, (name, f'{mean:.2f}', unit)))} ({self.level:.0%}: {low:.2f} to {high:.2f})"
+            f"{' '.join(filter(None, (name, f'{mean:.2f}', unit)))} ({100 * self.level:.0f} %: {low:.2f} to {high:.2f})"
             for name, unit, mean, low, high in parts
         )
 

@@ -137,6 +137,8 @@ def _steps(where: str, steps: np.ndarray | None) -> np.ndarray | None:
 def _episodes(where: str, episode: np.ndarray | None) -> np.ndarray | None:
     if episode is None:
         return None
+    if episode.dtype.kind == "O" and all(isinstance(value, str) for value in episode):
+        episode = episode.astype(str)  # a table's column of text
     if episode.ndim != 1 or episode.dtype.kind not in "iufbUS":
         raise UserError(f"{where}: episode must be numbers or names [N], not {episode.dtype} {list(episode.shape)}")
     if episode.dtype.kind == "f" and not np.isfinite(episode).all():

@@ -104,6 +104,14 @@ def test_a_gap_in_the_steps_ends_an_episode() -> None:
     assert lengths == [11, 4, 5, 11, 11, 4, 5, 11]
 
 
+def test_episodes_may_have_names(tmp_path: Path) -> None:
+    """Such as dates, which a CSV file gives as text."""
+    frame = table()
+    frame["episode"] = [f"2026-03-0{number + 1}" for number in frame["episode"]]
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    require_equal(read_data(tmp_path / "log.csv", "gravity").transitions, expected())
+
+
 def test_lists_in_the_cells_are_vectors(tmp_path: Path) -> None:
     arrays = pendulum_log(GRAVITIES, episodes=3, steps=12)
     cells = {name: list(arrays[name]) if arrays[name].ndim == 2 else arrays[name] for name in arrays}
