@@ -1,5 +1,6 @@
 """The Python interface: train, fit, load and make, with the words of the command line."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,8 @@ def fit(
     path = Path(out) if out is not None else Path("runs") / default_fit_name(config)
     with computing(threads):
         read = read_data(data, group, column_names(columns or {}))
+        for note in read.notes:
+            warnings.warn(note, stacklevel=2)
         fit_run(config, read, path, sources=source_names(data), unit=unit, held_out_share=hold_out, family=name)
     needed = config.agent == "specialist"
     return load(path, context=read.labels[0] if needed else None, seed=seed, threads=threads)
