@@ -16,7 +16,7 @@ from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
 
 NINETY = 1.6449
-"""Standard deviations on each side of a Gaussian's mean that hold 90 %."""
+"""Standard deviations on each side of a Gaussian's mean that cover 90 %."""
 
 
 def as_row(step: AdaptationStep, k: int = 0) -> dict[str, Any]:
