@@ -11,6 +11,7 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
+from pyro_dynamics.benchmarks.recording import Recording, save_recording
 from pyro_dynamics.data_files import structure
 from pyro_dynamics.datasets.logged_family import require_simulator
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
@@ -90,6 +91,7 @@ def main(arguments: Sequence[str]) -> None:
         return judge_adaptation(made, trained, family, expected).verdict
 
     tracks: dict[str, Track] = {}
+    measured = False
     methods = [(belief, update) for update in flags.updates for belief in flags.beliefs]
     with tqdm(total=len(methods) * steps, unit="step", disable=None) as bar:
         for belief, update in methods:
@@ -112,6 +114,7 @@ def main(arguments: Sequence[str]) -> None:
                         f"every episode ended within {lasted} steps, before the change: let it come earlier"
                     )
                 write_result(file, settings, "track", result)
+                measured = True
             else:
                 bar.update(steps)
             tracks[f"{belief} {update}"] = result
@@ -128,6 +131,10 @@ def main(arguments: Sequence[str]) -> None:
     truth = np.array([place(schedule.at(step)) for step in range(steps)])
     write_bytes(out / "table.md", (table + "\n").encode())
     write_bytes(out / "tracks.png", draw_tracks(tracks, truth, axis))
+    if measured or not (out / "recording.json").is_file():
+        settings = {"run": str(flags.dir), "schedule": flags.schedule, "steps": steps, "seed": flags.seed}
+        settings |= {"seeds": flags.seeds, "axis": axis, "truth": truth.tolist()}
+        save_recording(Recording("tracking", settings, rows_of(summary, tracks)), out / "recording.json")
     print(f"{table}\n\nresults: {out}\nfigure: {out / 'tracks.png'}")
 
 
@@ -232,6 +239,16 @@ def belief_of(text: str) -> tuple[str, str]:
     return f"{text.partition(':')[0]}:{name}", settings
 
 
+def rows_of(summary: dict[str, dict[str, Any]], tracks: dict[str, Track]) -> list[dict[str, Any]]:
+    """What is recorded of each method: its figures, and its path in few digits, by which its figure is drawn again."""
+    rows = []
+    for name, values in summary.items():
+        belief, update = name.split()
+        path = [[float(f"{value:.4g}") for value in series] for series in tracks[name].decoded]
+        rows.append({"belief": belief, "update": update, **values, "decoded": path})
+    return rows
+
+
 def table_of(summary: dict[str, dict[str, Any]]) -> str:
     """The table as Markdown: medians over seeds of the steps, means of the rest."""
     reset = {name.split()[1]: value for name, value in summary.items() if name.startswith(ORACLE_RESET)}
@@ -251,7 +268,7 @@ def table_of(summary: dict[str, dict[str, Any]]) -> str:
         shares = ["" if value[key] is None else f"{value[key]:.0%}" for key in keys]
         steps = "" if recovery is None else f"{'never' if np.isinf(median) else f'{median:.0f}'} ({each})"
         total = f"{np.mean(value['return']):.1f} +- {np.std(value['return']):.1f}"
-        last = [words_of(value["verdicts"]), f"{value['update_ms']:.1f}"]
+        last = [words_of(value.get("verdicts", ())), f"{value['update_ms']:.1f}"]  # older rows have no verdicts
         rows.append([belief, update, steps, total, lost, *shares, *last])
     return markdown_table(head, rows)
 

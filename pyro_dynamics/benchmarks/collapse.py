@@ -1,13 +1,10 @@
-"""The remedies against collapse, each on a case that collapses without: the table of docs/results/collapse.md.
-
-    python docs/measure_collapse.py [--steps 600] [--seeds 5]
+"""The remedies against collapse, each on a case that collapses without.
 
 Twelve environments have a hidden scalar c from -1 to 1. A row's target is sin(2 x1) + 0.6 c x2 + 0.7 noise: c is worth
 some nats to each environment, but acts only through a product, which the network finds late.
 """
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +12,11 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
+from pyro_dynamics.benchmarks.recording import Row
 from pyro_dynamics.diagnostics.latents.collapse import collapse_gap
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
-from pyro_dynamics.guides import DiagonalConfig, DiagonalGuide
 from pyro_dynamics.inference import OfflineConfig, OfflineInference
-from pyro_dynamics.io.tables import markdown_head, markdown_row
-from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
+from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.transitions import Transitions
 
 ENVIRONMENTS, LATENT, ROWS, HELD_OUT, STEPS = 12, 2, 60, 200, 600
@@ -41,6 +37,10 @@ REMEDIES: dict[str, Settings] = {
     "all three": {"kl_warm_up": 1.0, "free_nats": 2.0, "init_mean_std": 1.0},
     "narrow start": {"initial_scale": 0.1},
 }
+
+
+Build = Callable[[int, float], tuple[Any, Any]]
+"""From a seed and the guide's initial scale, a model with two inputs and one target, and a guide."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Result:
 class Fitted:
     """The interface of an agent that :func:`collapse_gap` uses."""
 
-    likelihood: Ensemble
+    likelihood: Any
     belief: Distribution
     environments: int = field(default=ENVIRONMENTS)
     latent_dim: int = field(default=LATENT)
@@ -93,21 +93,18 @@ def draw(seed: int, rows: int) -> Transitions:
     return Transitions(inputs, unused[:, None], targets[:, None], unused, environment, unused)
 
 
-def measure(case: str, remedy: str, seed: int, steps: int = STEPS) -> Result:
+def measure(build: Build, case: str, remedy: str, seed: int, steps: int = STEPS) -> Result:
     """Train once, and evaluate on held-out rows."""
     # The guide starts at the prior, scale 1: with the default, 0.1, the latent becomes active sooner.
     settings = {"initial_scale": 1.0, **CASES[case], **REMEDIES[remedy]}
-    guide = DiagonalGuide(ENVIRONMENTS, LATENT, DiagonalConfig(settings.pop("initial_scale")))
+    model, guide = build(seed, settings.pop("initial_scale"))
     config = OfflineConfig(epochs=1, min_steps=steps, lr_decay=True, **settings)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        network = Ensemble(2, LATENT, 1, EnsembleConfig(members=2, hidden=(32,), weight_decay=(1e-5, 1e-5)))
-    inference = OfflineInference(HierarchicalModel(network, ENVIRONMENTS, LATENT), guide, config)
     data = draw(seed, ROWS)
-    elbo = inference.train(data.state, data.next_state, data.environment, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    elbo = OfflineInference(model, guide, config).train(data.state, data.next_state, data.environment, generator)
 
     belief = guide.frozen()
-    right, wrong = collapse_gap(Fitted(network, belief), draw(1000 + seed, HELD_OUT), samples=16)
+    right, wrong = collapse_gap(Fitted(model.likelihood, belief), draw(1000 + seed, HELD_OUT), samples=16)
     assert wrong is not None
     activity = (belief.mean.var(0) / belief.variance.mean(0)).sort(descending=True).values
     probe = ContextProbe(belief.mean.numpy(), CONTEXTS.tolist())
@@ -115,50 +112,30 @@ def measure(case: str, remedy: str, seed: int, steps: int = STEPS) -> Result:
     return Result(gate, tuple(activity.tolist()), probe.rank_correlation, float(right.mean()), elbo)
 
 
-def row(case: str, remedy: str, results: Sequence[Result]) -> str:
-    """A line of the table: means over seeds, and each seed's gate."""
+HEAD = ("case", "remedy", "gate, mean", "gate of each seed", "active dimensions", "rank corr.", "held-out LL", "ELBO")
 
+
+def table(rows: Sequence[Row]) -> str:
+    """Means over seeds, and each seed's gate, as Markdown; a row is a :class:`Result` with case, remedy and seed."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["case"], row["remedy"]), []).append(row)
+    return markdown_table(HEAD, [_line(case, remedy, found) for (case, remedy), found in groups.items()])
+
+
+def _line(case: str, remedy: str, results: Sequence[Row]) -> list[str]:
     def mean(values: Sequence[float]) -> float:
         return sum(values) / len(values)
 
-    active = mean([sum(ratio > 1 for ratio in result.activity) for result in results])
-    ratios = " / ".join(f"{mean(ratio):.2f}" for ratio in zip(*(result.activity for result in results), strict=True))
-    cells = [
+    active = mean([sum(ratio > 1 for ratio in result["activity"]) for result in results])
+    ratios = " / ".join(f"{mean(ratio):.2f}" for ratio in zip(*(one["activity"] for one in results), strict=True))
+    return [
         case,
         remedy,
-        f"{mean([result.gate for result in results]):.3f}",
-        " ".join(f"{result.gate:.3f}" for result in results),
+        f"{mean([result['gate'] for result in results]):.3f}",
+        " ".join(f"{result['gate']:.3f}" for result in results),
         f"{active:.1f} ({ratios})",
-        f"{mean([result.rank_correlation for result in results]):.2f}",
-        f"{mean([result.log_likelihood for result in results]):.3f}",
-        f"{mean([result.elbo for result in results]):.3f}",
+        f"{mean([result['rank_correlation'] for result in results]):.2f}",
+        f"{mean([result['log_likelihood'] for result in results]):.3f}",
+        f"{mean([result['elbo'] for result in results]):.3f}",
     ]
-    return markdown_row(cells)
-
-
-def main() -> None:
-    """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(description="Measure the remedies against collapse.")
-    parser.add_argument("--steps", type=int, default=STEPS, help="gradient steps of each training")
-    parser.add_argument("--seeds", type=int, default=5)
-    flags = parser.parse_args()
-    torch.set_num_threads(1)
-    head = [
-        "case",
-        "remedy",
-        "gate, mean",
-        "gate of each seed",
-        "active dimensions",
-        "rank corr.",
-        "held-out LL",
-        "ELBO",
-    ]
-    print(markdown_head(head))
-    for case in CASES:
-        for remedy in REMEDIES:
-            results = [measure(case, remedy, seed, flags.steps) for seed in range(flags.seeds)]
-            print(row(case, remedy, results), flush=True)
-
-
-if __name__ == "__main__":
-    main()
