@@ -151,7 +151,7 @@ def methods_of(guides: Sequence[str]) -> list[tuple[str, str]]:
 
 def tables_of(results: dict[str, Any]) -> dict[str, str]:
     """The table of each part that was measured, from what is stored in ``accuracy.json``."""
-    make = {"linear": linear_table, "neural": neural_table, "time": time_table}
+    make: dict[str, Any] = {"linear": linear_table, "neural": neural_table, "time": time_table}
     return {part: make[part](results[part], results["flags"]) for part in make if part in results}
 
 

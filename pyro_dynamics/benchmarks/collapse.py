@@ -104,7 +104,8 @@ def measure(build: Build, case: str, remedy: str, seed: int, steps: int = STEPS)
     elbo = OfflineInference(model, guide, config).train(data.state, data.next_state, data.environment, generator)
 
     belief = guide.frozen()
-    right, wrong = collapse_gap(Fitted(model.likelihood, belief), draw(1000 + seed, HELD_OUT), samples=16)
+    agent: Any = Fitted(model.likelihood, belief)  # what is used of an agent
+    right, wrong = collapse_gap(agent, draw(1000 + seed, HELD_OUT), samples=16)
     assert wrong is not None
     activity = (belief.mean.var(0) / belief.variance.mean(0)).sort(descending=True).values
     probe = ContextProbe(belief.mean.numpy(), CONTEXTS.tolist())

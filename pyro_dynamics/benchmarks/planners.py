@@ -43,7 +43,7 @@ def candidates() -> list[Candidate]:
     evaluated = [Candidate(kind, config, config.evaluations) for kind, config in plain]
     evaluated += [Candidate(ICEM, config, config.evaluations) for config in icem]
     white = ICEMConfig(28, 6, beta=0.0)
-    quick = [ICEMConfig(28, 6), white, replace(white, sigma=0.7), ICEMConfig(40, 8, beta=0.0)]
+    quick: list[Any] = [ICEMConfig(28, 6), white, replace(white, sigma=0.7), ICEMConfig(40, 8, beta=0.0)]
     quick += [ICEMConfig(11, 3), MPPIConfig(25, 5)]
     return evaluated + [replace(Candidate(*kind_of(config)), common_noise=True) for config in quick]
 

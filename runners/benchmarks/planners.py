@@ -43,18 +43,19 @@ def measure_rows(flags: PlannersFlags) -> tuple[dict[str, Any], list[dict[str, A
     _, config, family, trained = load_run(require_run(flags.run, "planners"))
     config = replace(config, precision=flags.precision or config.precision)
     contexts = len(family.train)
+    named = range(flags.seed, flags.seed + SEEDS)
     settings = {
         "family": config.family,
         "steps": config.steps,
         "contexts": list(family.train),
         "horizon": config.controller.horizon,
         "particles": config.controller.particles,
-        "seeds": list(range(flags.seed, flags.seed + SEEDS)),
+        "seeds": list(named),
         "planning": describe_planning(config.precision),
     }
     envs = family.make_vector(family.train * SEEDS, config.steps)
     environment = torch.arange(contexts).repeat(SEEDS)
-    seeds = [derive_seed(one, "planners", k) for one in settings["seeds"] for k in range(contexts)]
+    seeds = [derive_seed(one, "planners", k) for one in named for k in range(contexts)]
     rows = []
     compared = realtime_candidates(preset_config(config.family, "realtime").planner_config)
     for one in compared if flags.realtime else candidates():
