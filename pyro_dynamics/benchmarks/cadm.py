@@ -16,7 +16,6 @@ PUBLISHED = {
 }
 """PE-TS on its moderate sets, by table 1 of the paper (arXiv:2005.06800)."""
 SETS = ("train", "moderate", "extreme")
-HEAD = ("family", "agent", "seeds", *SETS, "CaDM's PE-TS, moderate")
 
 
 def returns_of(run: Path) -> dict[str, list[float]]:
@@ -30,7 +29,7 @@ def returns_of(run: Path) -> dict[str, list[float]]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Mean over seeds of the mean return, with its standard error, as Markdown.
+    """Mean over seeds of the mean return, with its standard error, as Markdown; sets without rows are left out.
 
     Args:
         rows: one for each run, with ``family``, ``agent``, ``seed`` and ``returns`` as :func:`returns_of` gives them.
@@ -38,11 +37,12 @@ def table(rows: Sequence[Row]) -> str:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["family"], row["agent"]), []).append(row)
+    sets = [name for name in SETS if all(name in row["returns"] for row in rows)]
     lines = []
     for (family, agent), found in groups.items():
-        cells = [interval([statistics.mean(row["returns"][name]) for row in found]) for name in SETS]
+        cells = [interval([statistics.mean(row["returns"][name]) for row in found]) for name in sets]
         lines.append([family, agent, str(len(found)), *cells, PUBLISHED[family]])
-    return markdown_table(HEAD, lines)
+    return markdown_table(["family", "agent", "seeds", *sets, "CaDM's PE-TS, moderate"], lines)
 
 
 def interval(values: Sequence[float]) -> str:

@@ -98,20 +98,24 @@ def differences(config: Any) -> str:
     return ", ".join(f"{name} {getattr(config, name)}" for name in names)
 
 
+def summary(returns: torch.Tensor) -> Row:
+    """What is reported of the returns of S seeds in K environments, ``[S, K]``."""
+    return {
+        "return": float(returns.mean()),
+        "standard_error": float(returns.mean(1).std() / math.sqrt(len(returns))),
+        "by_environment": returns.mean(0).tolist(),
+    }
+
+
 HEAD = ("planner", "settings", "noise", "evaluations", "return", "by environment", "ms")
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Mean return with its standard error over seeds, and the mean in each environment, as Markdown.
-
-    Args:
-        rows: with ``returns`` ``[S][K]`` of S seeds in K environments.
-    """
+    """Mean return with its standard error over seeds, and the mean in each environment, as Markdown."""
     lines = []
     for row in rows:
-        returns = torch.tensor(row["returns"])
-        mean, error = returns.mean(), returns.mean(1).std() / math.sqrt(len(returns))
-        each = " ".join(f"{value:.0f}" for value in returns.mean(0))
+        mean, error = row["return"], row["standard_error"]
+        each = " ".join(f"{value:.0f}" for value in row["by_environment"])
         cells = [row["planner"], row["settings"], row["noise"], str(row["evaluations"])]
         lines.append([*cells, f"{mean:.0f} +- {error:.0f}", each, f"{row['plan_ms']:.0f}"])
     return markdown_table(HEAD, lines, words=3)

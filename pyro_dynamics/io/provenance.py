@@ -54,12 +54,16 @@ def describe_provenance(values: Mapping[str, Any]) -> str:
     """One line below a table; what was not recorded says so.
 
     Args:
-        values: as :func:`provenance` gives them; any may be missing, as in rows from before they were stored.
+        values: as :func:`provenance` gives them; any may be missing, as in rows from before they were stored, which
+            have ``recorded_in``, the commit that added them, in place of ``commit``.
     """
-    commit = f"commit {values['commit'][:7]}" if values.get("commit") else f"version {values.get('version', 'unknown')}"
-    if values.get("modified"):
-        commit += " with changes"
-    parts = [f"Rows of {commit}", str(values.get("date", "date not recorded")), _machine(values)]
+    if values.get("recorded_in"):
+        origin = f"Rows recorded in commit {values['recorded_in'][:7]}"
+    elif values.get("commit"):
+        origin = f"Rows of commit {values['commit'][:7]}{' with changes' if values.get('modified') else ''}"
+    else:
+        origin = f"Rows of version {values.get('version', 'unknown')}"
+    parts = [origin, str(values.get("date", "date not recorded")), _machine(values)]
     if values.get("threads"):
         parts.append(f"{values['threads']} thread{'s' if values['threads'] > 1 else ''}")
     if values.get("torch"):

@@ -72,6 +72,7 @@ def measure_rows(flags: PlannersFlags) -> tuple[dict[str, Any], list[dict[str, A
                 "settings": differences(one.config),
                 "noise": "common" if one.common_noise else "own",
                 "evaluations": one.evaluations,
+                **planners.summary(returns.view(SEEDS, contexts)),
                 "returns": returns.view(SEEDS, contexts).tolist(),
                 "plan_ms": 1000 * seconds / config.steps,
             }
