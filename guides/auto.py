@@ -122,7 +122,7 @@ class AutoGuide(Guide):
         """A fresh guide at the prior; kinds that have no setting for it are fitted to it, with draws that are fixed."""
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            fresh = AutoGuide(environments, self.latent_dim, replace(self.config, initial_scale=1.0))
+            fresh = type(self)(environments, self.latent_dim, replace(self.config, initial_scale=1.0))
             if self.latent_dim:
                 fresh.to(next(self.parameters()))
                 first, *others = fresh.members

@@ -1,6 +1,7 @@
 """The paper's guide: a Gaussian with diagonal covariance for each environment."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from pyro import distributions
@@ -40,7 +41,7 @@ class DiagonalGuide(Guide):
 
     def __init__(self, environments: int, latent_dim: int, config: DiagonalConfig | None = None) -> None:
         super().__init__(environments, latent_dim)
-        config = config or DiagonalConfig()
+        self.config = config = config or DiagonalConfig()
         self.location = nn.Parameter(torch.zeros(environments, latent_dim))
         self.log_scale = nn.Parameter(torch.full((environments, latent_dim), config.initial_scale).log())
 
@@ -54,8 +55,8 @@ class DiagonalGuide(Guide):
         posterior: Distribution = distributions.Normal(location, log_scale.exp()).to_event(1)
         return posterior
 
-    def for_environments(self, environments: int) -> "DiagonalGuide":
-        return DiagonalGuide(environments, self.latent_dim, DiagonalConfig(initial_scale=1.0)).to(self.location)
+    def for_environments(self, environments: int) -> Self:
+        return type(self)(environments, self.latent_dim, replace(self.config, initial_scale=1.0)).to(self.location)
 
     @torch.no_grad()
     def match(self, mean: Tensor, covariance: Tensor) -> None:

@@ -1,6 +1,7 @@
 """A Gaussian with full covariance for each environment."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from pyro import distributions
@@ -43,7 +44,7 @@ class FullRankGuide(Guide):
 
     def __init__(self, environments: int, latent_dim: int, config: FullRankConfig | None = None) -> None:
         super().__init__(environments, latent_dim)
-        config = config or FullRankConfig()
+        self.config = config = config or FullRankConfig()
         self.location = nn.Parameter(torch.zeros(environments, latent_dim))
         self.log_scale = nn.Parameter(torch.full((environments, latent_dim), config.initial_scale).log())
         self.lower = nn.Parameter(torch.zeros(environments, latent_dim * (latent_dim - 1) // 2))
@@ -59,8 +60,8 @@ class FullRankGuide(Guide):
         unit[:, rows, columns] = self.lower
         return distributions.MultivariateNormal(self.location, scale_tril=self.log_scale.exp()[..., None] * unit)
 
-    def for_environments(self, environments: int) -> "FullRankGuide":
-        return FullRankGuide(environments, self.latent_dim, FullRankConfig(initial_scale=1.0)).to(self.location)
+    def for_environments(self, environments: int) -> Self:
+        return type(self)(environments, self.latent_dim, replace(self.config, initial_scale=1.0)).to(self.location)
 
     @torch.no_grad()
     def match(self, mean: Tensor, covariance: Tensor) -> None:

@@ -1,6 +1,7 @@
 """The Laplace approximation: a Gaussian at the mode, with the curvature that is found there."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import pyro
 import torch
@@ -43,8 +44,8 @@ class LaplaceGuide(Guide):
             return empty
         return distributions.MultivariateNormal(self.location, scale_tril=self.scale_tril)
 
-    def for_environments(self, environments: int) -> "LaplaceGuide":
-        return LaplaceGuide(environments, self.latent_dim).to(self.location)
+    def for_environments(self, environments: int) -> Self:
+        return type(self)(environments, self.latent_dim).to(self.location)
 
     def forward(self, batch: Minibatch, prior: Distribution | None = None) -> Tensor:
         """The Pyro guide: a point, whose divergence to the prior is -log p(e)."""

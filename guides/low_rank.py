@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from pyro import distributions
@@ -63,9 +64,9 @@ class LowRankGuide(Guide):
         scale = self.log_scale.exp()
         return distributions.LowRankMultivariateNormal(self.location, scale[..., None] * self.factor, scale.square())
 
-    def for_environments(self, environments: int) -> "LowRankGuide":
+    def for_environments(self, environments: int) -> Self:
         config = replace(self.config, initial_scale=1.0)
-        return LowRankGuide(environments, self.latent_dim, config).to(self.location)
+        return type(self)(environments, self.latent_dim, config).to(self.location)
 
     @torch.no_grad()
     def match(self, mean: Tensor, covariance: Tensor) -> None:

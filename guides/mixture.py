@@ -1,6 +1,7 @@
 """A mixture of diagonal Gaussians for each environment: several hypotheses about the same physics."""
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 import pyro
 import torch
@@ -62,9 +63,9 @@ class MixtureGuide(Guide):
             distributions.Normal(self.location, self.log_scale.exp()).to_event(1),
         )
 
-    def for_environments(self, environments: int) -> "MixtureGuide":
+    def for_environments(self, environments: int) -> Self:
         config = replace(self.config, initial_scale=1.0)
-        return MixtureGuide(environments, self.latent_dim, config).to(self.location)
+        return type(self)(environments, self.latent_dim, config).to(self.location)
 
     def forward(self, batch: Minibatch, prior: Distribution | None = None) -> Tensor:
         """The Pyro guide, with the gradient that is quiet where there is nothing to learn."""

@@ -1,6 +1,7 @@
 """A point estimate of each environment's latent: no uncertainty at all, as a baseline."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from pyro import distributions
@@ -36,5 +37,5 @@ class PointGuide(Guide):
         """All at one point; its ``log_prob`` is 0 there and minus infinity elsewhere, and no density."""
         return distributions.Delta(self.location, event_dim=1)
 
-    def for_environments(self, environments: int) -> "PointGuide":
-        return PointGuide(environments, self.latent_dim).to(self.location)
+    def for_environments(self, environments: int) -> Self:
+        return type(self)(environments, self.latent_dim).to(self.location)

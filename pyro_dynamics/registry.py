@@ -84,6 +84,25 @@ class Registry(Mapping[str, type[Part]], Generic[Part]):
             )
         return self[word]
 
+    def word_for(self, part: Any) -> str:
+        """What stands in ``config.json`` for a word, or for a class of the user's own.
+
+        A class of a module is ``module:Class``. One of a script or a notebook, which no other process can import, is
+        registered here under its own name.
+
+        Raises:
+            UserError: if it does not satisfy the contract, or its name is taken.
+        """
+        if isinstance(part, str):
+            return part
+        if getattr(part, "__module__", "__main__") != "__main__":
+            return f"{part.__module__}:{part.__qualname__}"
+        word = getattr(part, "__name__", str(part))
+        self._require_contract(part, word)
+        require_settings(part, word)
+        self.register(word)(part)
+        return word
+
     def _require_contract(self, part: Any, word: str) -> None:
         contract: Any = self.contract
         named = f"{contract.__module__.removesuffix('.contract')}.{contract.__name__}"

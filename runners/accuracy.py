@@ -41,7 +41,7 @@ from pyro_dynamics.io.files import make_folder, write_bytes, write_json
 from pyro_dynamics.io.provenance import provenance
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
-from pyro_dynamics.runners.common.factory import set_threads
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator, drawing_from
 

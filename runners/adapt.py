@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.control import Device
+from pyro_dynamics.datasets.log_arrays import ColumnNames
 from pyro_dynamics.datasets.logged_family import require_simulator
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Family, Schedule
@@ -29,6 +30,7 @@ from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.io.untrusted_folders import file_name, stamped
 from pyro_dynamics.plots.figures import draw_adaptation
 from pyro_dynamics.plots.video import Film, make_environments
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.rollouts.acting import ContextChange
 from pyro_dynamics.rollouts.adaptation import BELIEF_DRAWS, AdaptationStep, adapt, replay
 from pyro_dynamics.rollouts.adaptation_summary import as_row, coverage_line, line, summarise
@@ -37,7 +39,7 @@ from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
 from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, online_defaults
-from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
+from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.common.logged_stream import read_stream
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
@@ -70,12 +72,13 @@ class AdaptFlags:
     (start, standard deviation of a step, bounds), file:PATH (CSV or JSON of step and context); see
     docs/reference/families.md."""
     replay: str | None = None
-    """Logged steps to follow: an .npz file, or a Minari data set by id or folder (see `fit`). The true parameter may be
-    given by --context or --schedule."""
+    """Logged steps to follow: a file or data set of any kind that `fit` reads. The true parameter may be given by
+    --context or --schedule."""
     environment: str | None = None
     """Which environment of the logged data, if it has several."""
     group: str | None = None
     """Column of the logged data that distinguishes its environments; as in the fit by default."""
+    columns: Annotated[ColumnNames, tyro.conf.arg(name="")] = field(default_factory=ColumnNames)
     realtime: bool = False
     """Plan and update within a real-time budget of 50 ms, as the preset `realtime` does, whatever the run was trained
     with; the first update compiles, which takes some ten seconds."""
@@ -228,8 +231,11 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
         UserError: if a flag makes no sense, or the run has no simulator.
     """
     require_simulator(family)
-    if flags.environment is not None or flags.group is not None:
-        raise UserError("--environment and --group choose among logged data: give --replay DATA with them")
+    if flags.environment is not None or flags.group is not None or flags.columns.given():
+        raise UserError(
+            "--environment and --group choose among logged data, and names of columns are its own: give --replay DATA "
+            "with them"
+        )
     if flags.steps is not None and flags.steps < 1:
         raise UserError(f"--steps must be positive, not {flags.steps}")
     schedule = read_schedule(flags, family, flags.steps or config.steps)
@@ -267,7 +273,9 @@ def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family
     if flags.video:
         raise UserError("--video films a simulator, and --replay has none: leave one of them out")
     assert flags.replay is not None
-    logged = read_stream(flags.replay, flags.environment, flags.group, folder, family)
+    logged = read_stream(flags.replay, flags.environment, flags.group, flags.columns, folder, family)
+    for note in logged.notes:
+        print(note)
     there = len(logged.transitions)
     steps = there if flags.steps is None else flags.steps
     if not 1 <= steps <= there:

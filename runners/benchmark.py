@@ -10,7 +10,7 @@ import tyro
 from pyro_dynamics.benchmarks.recording import Recording, read_recordings, save_recording
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, write_bytes
-from pyro_dynamics.runners.common.factory import set_threads
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners.main import run_as_module
 
 BENCHMARKS = {

@@ -16,8 +16,9 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, write_bytes, write_json
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.plots.figures import draw_calibration
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, flag_values, online_defaults
-from pyro_dynamics.runners.common.factory import load_run, set_threads
+from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
 

@@ -24,13 +24,14 @@ from pyro_dynamics.io.files import make_folder, plain, write_json, write_tree
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import load_adaptation
 from pyro_dynamics.io.tables import text_table
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.reports.diagnosis_report import Findings, Posterior, run_report
 from pyro_dynamics.reports.report import Report
 from pyro_dynamics.reports.report_folder import write_report
 from pyro_dynamics.reports.stream_report import stream_report
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import RunConfig
-from pyro_dynamics.runners.common.factory import build_guide, load_run, set_threads
+from pyro_dynamics.runners.common.factory import build_guide, load_run
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator, drawing_from
 from pyro_dynamics.tasks import Task

@@ -20,11 +20,12 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, make_folder, write_json
 from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.plots.video import Film, make_environments
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.rollouts.adaptation import adapt
 from pyro_dynamics.rollouts.adaptation_summary import describe
 from pyro_dynamics.rollouts.fault_log import Faults
 from pyro_dynamics.runners.common.configuration import OnlineConfig, online_defaults
-from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
+from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.main import run_as_module
 
 VIDEO_DRAWS = 200

@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 import tyro
 from tqdm import tqdm
 
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.fitting import fit_metrics, hold_out
+from pyro_dynamics.datasets.log_arrays import ColumnNames
 from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.datasets.logged_family import NAME, DataDescription, LoggedFamily
+from pyro_dynamics.datasets.sources import read_data
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import GUIDES, DiagonalConfig
@@ -21,6 +24,7 @@ from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import EnsembleConfig
 from pyro_dynamics.plots.fit_figure import draw_fit
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners.common.configuration import (
     CHANGEPOINT_KALMAN,
     OnlineConfig,
@@ -31,8 +35,7 @@ from pyro_dynamics.runners.common.configuration import (
     to_json,
     with_choices,
 )
-from pyro_dynamics.runners.common.data_sources import read_data
-from pyro_dynamics.runners.common.factory import action_space, build_group, set_threads
+from pyro_dynamics.runners.common.factory import action_space, build_group
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
 from pyro_dynamics.transitions import Transitions
@@ -64,10 +67,12 @@ class FitConfig:
 class FitFlags:
     """Learn a dynamics model, with a latent for each environment, from logged transitions alone.
 
-    DATA are .npz files with the arrays state [N, S], action [N, A] and next_state [N, S]; optionally reward [N], step
-    [N] (within the episode), episode [N], and any column [N] to group by; or Minari data sets, by id or folder. Part of
-    each environment's episodes is held out. The folder is that of a run: `diagnose` checks it on the held-out part, and
-    `adapt DIR --replay DATA` updates a belief along a logged stream.
+    DATA are tables (.csv, .tsv, .parquet) with a row for each transition and the columns state_0, state_1, ...,
+    action_0, ..., next_state_0, ...; optionally reward, step (within the episode), episode, and any column to group by.
+    Columns of other names are given by flags. Without next states these come from the next row of the same episode.
+    Or .npz files with the arrays state [N, S], action [N, A] and so on; or data sets of LeRobot, by folder, or of
+    Minari, by id or folder. Part of each environment's episodes is held out. The folder is that of a run: `diagnose`
+    checks it on the held-out part, and `adapt DIR --replay DATA` updates a belief along a logged stream.
     """
 
     data: tyro.conf.Positional[tuple[str, ...]]
@@ -77,6 +82,7 @@ class FitFlags:
     """Column whose values identify the environments; by default `environment` if it exists. Floats are quantities,
     which a probe decodes from the latents (several columns are written mass,damping); integers and text are names.
     Of a Minari data set: an entry of the episodes' metadata, or an info that stays the same through an episode."""
+    columns: Annotated[ColumnNames, tyro.conf.arg(name="")] = field(default_factory=ColumnNames)
     unit: str = ""
     """Unit of that column, for axes and tables (kg,m of two)."""
     hold_out: float = 0.2
@@ -109,54 +115,98 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = parse(arguments)
     set_threads(flags.threads)
-    data = read_data(flags.data, flags.group)
-    refuse_one_environment(flags, data)
-    described = DataDescription.of(flags.data, data, flags.unit, flags.family)
-    trained, held_out = hold_out(data, flags.hold_out, flags.run.seed)
-    family = LoggedFamily.of(described)
-    config = run_config(flags, int(data.transitions.step.max()) + 1)
-    require_sizes(config)
-    group = build_group(config, family, action_space(family, config.steps))
-    path = flags.out or Path("runs") / f"fit-{config.agent}-{config.seed}"
+    data = read_data(flags.data, flags.group, flags.columns)
+    for note in data.notes:
+        print(note)
+    path = flags.out or Path("runs") / default_name(flags.run)
+    folder = fit_run(
+        flags.run, data, path, sources=flags.data, unit=flags.unit, held_out_share=flags.hold_out, family=flags.family
+    )
+    described = DataDescription.load(folder.path)
+    assert described is not None
+    print_table(folder, LoggedFamily.of(described))
+
+
+def default_name(config: FitConfig) -> str:
+    """The name of a run's folder where none is given."""
+    return f"fit-{config.agent}-{config.seed}"
+
+
+def fit_run(
+    config: FitConfig,
+    data: LoggedData,
+    path: Path,
+    *,
+    sources: Sequence[str] = (),
+    unit: str = "",
+    held_out_share: float = 0.2,
+    family: str | None = None,
+) -> RunFolder:
+    """Learn from logged transitions what a configuration says, and keep the run in a folder.
+
+    Args:
+        config: the configuration.
+        data: transitions of K environments.
+        path: the folder, which must be new.
+        sources: what the data was read from, for messages and ``data.json``.
+        unit: of the column that the data was grouped by; several have commas between them.
+        held_out_share: of each environment's episodes, in (0, 1); of a single episode, of its last steps.
+        family: a registered family of the same environment, whose task and simulator are used.
+
+    Raises:
+        UserError: if a setting makes no sense, the data does not go with it, or the folder holds something.
+    """
+    if not 0 < held_out_share < 1:
+        raise UserError(f"the share that is held out lies between 0 and 1, and is not {held_out_share}")
+    refuse_one_environment(config, data)
+    described = DataDescription.of(sources, data, unit, family)
+    trained, held_out = hold_out(data, held_out_share, config.seed)
+    environments = LoggedFamily.of(described)
+    run = run_config(config, family, int(data.transitions.step.max()) + 1)
+    require_sizes(run)
+    group = build_group(run, environments, action_space(environments, run.steps))
     RunFolder.require_free(path)
     with lock_folder(path):  # only now: bad data and settings have been refused
-        elbos: list[float] = []
-        with tqdm(
-            desc="training", unit="epoch", dynamic_ncols=True, total=epochs(config, group.shares, trained)
-        ) as bar:
-
-            def on_epoch(epoch: int, elbo: float) -> None:
-                elbos.append(elbo)
-                bar.set_postfix_str(f"ELBO {elbo:.2f} nats per transition", refresh=False)
-                bar.update()
-
-            group.train(trained, derive_generator(config.seed, "fit", "training"), on_epoch)
+        elbos = train_group(run, group, trained)
         rows = fit_metrics(group, data, trained, held_out)
-        folder = RunFolder.create(path, to_json(config))  # only now: an interrupted fit leaves --out free
+        folder = RunFolder.create(path, to_json(run))  # only now: an interrupted fit leaves the place free
         described.save(folder.path)
         folder.save_round(0, trained, [], group.state_dict(), ())
         folder.save_round(1, held_out, rows, group.state_dict(), ())
         write_json_lines(folder.path / "learning.jsonl", ({"epoch": i, "elbo": elbo} for i, elbo in enumerate(elbos)))
-        write_bytes(folder.path / "fit.png", draw_fit(elbos, rows, family.axis))
-    print_table(rows, family, folder)
+        write_bytes(folder.path / "fit.png", draw_fit(elbos, rows, environments.axis))
+        return folder
 
 
-def refuse_one_environment(flags: FitFlags, data: LoggedData) -> None:
+def train_group(config: RunConfig, group: AgentGroup, data: Transitions) -> list[float]:
+    """Train with a progress bar; gives the ELBO of each epoch in nats per transition."""
+    elbos: list[float] = []
+    with tqdm(desc="training", unit="epoch", dynamic_ncols=True, total=epochs(config, group.shares, data)) as bar:
+
+        def on_epoch(epoch: int, elbo: float) -> None:
+            elbos.append(elbo)
+            bar.set_postfix_str(f"ELBO {elbo:.2f} nats per transition", refresh=False)
+            bar.update()
+
+        group.train(data, derive_generator(config.seed, "fit", "training"), on_epoch)
+    return elbos
+
+
+def refuse_one_environment(config: FitConfig, data: LoggedData) -> None:
     """Raises :class:`UserError` where there are not several environments for a latent to distinguish."""
-    if len(data.labels) == 1 and flags.run.agent == "latent":
+    if len(data.labels) == 1 and config.agent == "latent":
         raise UserError(
             f"all {len(data.transitions)} transitions are of one environment ({data.column} {label(data.labels[0])}): "
             "a latent distinguishes several; name another column by --group, give more data, or fit --agent generalist"
         )
 
 
-def run_config(flags: FitFlags, steps: int) -> RunConfig:
+def run_config(fit: FitConfig, family: str | None, steps: int) -> RunConfig:
     """The configuration of the run, with the planner of the family's quick preset if there is a simulator."""
-    config = preset_config(flags.family or "pendulum-gravity", "quick")
-    chosen = {one.name: getattr(flags.run, one.name) for one in fields(FitConfig)}
-    controller = replace(config.controller, particles=flags.run.ensemble.members)  # the same number for each network
-    family = flags.family or NAME
-    return replace(config, family=family, rounds=1, steps=steps, episodes=1, controller=controller, **chosen)
+    config = preset_config(family or "pendulum-gravity", "quick")
+    chosen = {one.name: getattr(fit, one.name) for one in fields(FitConfig)}
+    controller = replace(config.controller, particles=fit.ensemble.members)  # the same number for each network
+    return replace(config, family=family or NAME, rounds=1, steps=steps, episodes=1, controller=controller, **chosen)
 
 
 def epochs(config: RunConfig, shares: Sequence[Sequence[int]], data: Transitions) -> int:
@@ -166,8 +216,9 @@ def epochs(config: RunConfig, shares: Sequence[Sequence[int]], data: Transitions
     return sum(max(config.offline.epochs, -(-config.offline.min_steps // one)) for one in steps)
 
 
-def print_table(rows: Sequence[dict[str, Any]], family: LoggedFamily, folder: RunFolder) -> None:
+def print_table(folder: RunFolder, family: LoggedFamily) -> None:
     """Amounts of data of each environment, and how well the held-out part is predicted."""
+    rows = folder.metrics()
     width = max(21, len(family.axis) + 2)
     print(f"\n{family.axis:<{width}}{'trained on':>11}{'held out':>10}{'log p(s)':>10}{'wrong latent':>14}")
     for row in rows:

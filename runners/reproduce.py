@@ -12,12 +12,13 @@ from pyro_dynamics.environments import Context, Schedule, find_family
 from pyro_dynamics.environments.checked_env import limit_steps, require_step_limit
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.io.lock import Busy, lock_folder
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.reports.report_folder import write_report
 from pyro_dynamics.reports.reproduction_report import findings
 from pyro_dynamics.reproduction.results import RANDOM, Measurement, Results
 from pyro_dynamics.reproduction.sensitivity import influence_of
 from pyro_dynamics.rollouts.evaluation import BeliefAblation, evaluate, random_returns
-from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
+from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.common.protocols import BELIEF_ABLATIONS, PROTOCOLS, TRAINED, Protocol, Scale, run_config
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.runners.train import train_or_resume

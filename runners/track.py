@@ -26,11 +26,12 @@ from pyro_dynamics.io.reuse import not_made, stored_result, write_result
 from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.plots.tracking_figure import draw_tracks
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.rollouts.acting import ContextChange
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.rollouts.tracking import Track, summarise, track
 from pyro_dynamics.runners.common.configuration import OnlineConfig
-from pyro_dynamics.runners.common.factory import group_for, load_run, set_threads
+from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.common.limits import check_limits
 from pyro_dynamics.runners.main import run_as_module
 

@@ -22,6 +22,7 @@ from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.reuse import require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.plots.figures import draw_training
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.rollouts.progress import Progress
 from pyro_dynamics.rollouts.task_check import check_task
 from pyro_dynamics.rollouts.tensorboard import TensorBoard, summary_writer
@@ -38,7 +39,7 @@ from pyro_dynamics.runners.common.configuration import (
     to_json,
     with_choices,
 )
-from pyro_dynamics.runners.common.factory import build_group, describe_planning, set_threads
+from pyro_dynamics.runners.common.factory import build_group, describe_planning
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
 

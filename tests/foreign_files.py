@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pyro_dynamics.datasets.logged_data import group_logs, read_npz
+from pyro_dynamics.datasets.log_arrays import read_npz
+from pyro_dynamics.datasets.logged_data import group_logs
 from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
 from pyro_dynamics.datasets.minari_data import read_minari
 from pyro_dynamics.environments import find_family

@@ -1,16 +1,13 @@
-"""Logged transitions: read, checked, and grouped into environments."""
+"""Logged transitions, and how they are grouped into environments."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-from zipfile import is_zipfile
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pyro_dynamics.data_files import read_arrays, require_file
 from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
@@ -18,8 +15,6 @@ from pyro_dynamics.transitions import Transitions
 
 ENVIRONMENT = "environment"
 """The default column that identifies environments."""
-RESERVED = ("state", "action", "next_state", "reward", "step", "episode")
-"""Arrays with a meaning of their own; every other one with a value for each row can group."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +31,7 @@ class Log:
         episode: ``[n]``, which rows belong to one episode, or None.
         columns: what rows can be grouped by: name and values ``[n]``.
         bounds: lower and upper bounds of the actions, each ``[A]``, where they are known.
+        notes: what was done to the rows, for people; a sentence each.
     """
 
     name: str
@@ -47,6 +43,7 @@ class Log:
     episode: np.ndarray | None
     columns: dict[str, np.ndarray] = field(default_factory=dict)
     bounds: tuple[np.ndarray, np.ndarray] | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.state)
@@ -62,6 +59,7 @@ class LoggedData:
         column: what they were grouped by.
         rewarded: whether there were rewards.
         bounds: lower and upper bounds of the actions, each ``[A]``; the observed extremes where they are unknown.
+        notes: what was done to the rows when they were read, for people; a sentence each.
     """
 
     transitions: Transitions
@@ -69,6 +67,7 @@ class LoggedData:
     column: str
     rewarded: bool
     bounds: tuple[np.ndarray, np.ndarray]
+    notes: tuple[str, ...] = ()
 
     def of(self, name: str) -> "LoggedData":
         """The environment of that name alone.
@@ -80,7 +79,7 @@ class LoggedData:
         if name not in names:
             raise UserError(f"there is no environment {name!r} in the data: it has {', '.join(names)}")
         k = names.index(name)
-        return LoggedData(self.transitions.of([k]), (self.labels[k],), self.column, self.rewarded, self.bounds)
+        return replace(self, transitions=self.transitions.of([k]), labels=(self.labels[k],))
 
 
 def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) -> LoggedData:
@@ -110,7 +109,8 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
     )
     low = np.min([log.action.min(0) if log.bounds is None else log.bounds[0] for log in logs], axis=0)
     high = np.max([log.action.max(0) if log.bounds is None else log.bounds[1] for log in logs], axis=0)
-    return LoggedData(data, labels, group or "data set", rewarded, (low, high))
+    notes = tuple(note for log in logs for note in log.notes)
+    return LoggedData(data, labels, group or "data set", rewarded, (low, high), notes)
 
 
 def _column(log: Log, group: str | None) -> np.ndarray:
@@ -182,87 +182,6 @@ def _counted(pieces: np.ndarray) -> np.ndarray:
     """0, 1, 2 ... within each run of equal values, ``[n]``."""
     starts = np.flatnonzero(np.concatenate([[True], pieces[1:] != pieces[:-1]]))
     return np.arange(len(pieces)) - np.repeat(starts, np.diff([*starts, len(pieces)]))
-
-
-def read_npz(file: Path) -> Log:
-    """One ``.npz``: state, action, next_state, and optionally reward, step, episode and columns to group by.
-
-    Raises:
-        UserError: if an array is missing, not of numbers, of a wrong shape or length, or not finite.
-    """
-    try:
-        require_file(file)
-        with file.open("rb") as content:  # is_zipfile would report an unreadable file as another kind
-            if not is_zipfile(content):
-                raise UserError(
-                    f"{file} is not an .npz file: save one by numpy.savez(file, state=..., action=..., ...); "
-                    "export --npz writes a run as one"
-                )
-        arrays = read_arrays(file)
-    except (OSError, ValueError) as fault:
-        raise UserError(f"{file} cannot be read: {fault}") from None
-    missing = [name for name in ("state", "action", "next_state") if name not in arrays]
-    if missing:
-        raise UserError(f"{file} has no array {', '.join(missing)}: it has {', '.join(arrays) or 'nothing'}")
-    numbers: dict[str, Any] = {
-        name: _numbers(file, name, arrays[name], axes)
-        for name, axes in (("state", 2), ("action", 2), ("next_state", 2), ("reward", 1))
-        if name in arrays
-    }
-    rows = len(arrays["state"])
-    refuse_other_lengths(str(file), rows, {name: arrays[name] for name in RESERVED if name in arrays})
-    if arrays["state"].shape != arrays["next_state"].shape:
-        shapes = list(arrays["state"].shape), list(arrays["next_state"].shape)
-        raise UserError(f"{file}: state and next_state have the shapes {shapes[0]} and {shapes[1]}")
-    steps = arrays.get("step")
-    if steps is not None and (steps.ndim != 1 or steps.dtype.kind not in "iu"):
-        raise UserError(f"{file}: step must be whole numbers [N], not {steps.dtype} {list(steps.shape)}")
-    if steps is not None and not 0 <= int(steps.min()) <= int(steps.max()) < 2**31:
-        raise UserError(f"{file}: steps must count from 0, not from {steps.min()} to {steps.max()}")
-    columns = {
-        name: array
-        for name, array in arrays.items()
-        if name not in RESERVED and array.shape == (rows,) and array.dtype.kind in "iufbU"
-    }
-    episode = arrays.get("episode")
-    if episode is not None and (episode.ndim != 1 or episode.dtype.kind not in "iufbUS"):
-        raise UserError(f"{file}: episode must be numbers or names [N], not {episode.dtype} {list(episode.shape)}")
-    return Log(
-        str(file), numbers["state"], numbers["action"], numbers["next_state"], numbers.get("reward"), steps, episode,
-        columns,
-    )  # fmt: skip
-
-
-def refuse_other_lengths(where: str, rows: int, arrays: dict[str, np.ndarray]) -> None:
-    """Raises :class:`UserError` unless every array has a value for each row, and there are rows."""
-    other = [f"{name} {len(array)}" for name, array in arrays.items() if array.ndim and len(array) != rows]
-    if other:
-        raise UserError(f"{where}: the arrays have different lengths: state {rows}, {', '.join(other)}")
-    if not rows:
-        raise UserError(f"{where} holds no transitions")
-
-
-def _numbers(file: Path, name: str, array: np.ndarray, axes: int) -> np.ndarray:
-    if array.dtype.kind not in "fiub":
-        raise UserError(f"{file}: {name} must be numbers, not {array.dtype}")
-    if array.ndim != axes or 0 in array.shape[1:]:
-        wanted = "[N]" if axes == 1 else "[N, size], with size 1 for a single number"
-        raise UserError(f"{file}: {name} has the shape {list(array.shape)}, and must be {wanted}")
-    refuse_not_finite(str(file), name, array)
-    return array.astype(np.float64)
-
-
-def refuse_not_finite(where: str, name: str, array: np.ndarray) -> None:
-    """Raises :class:`UserError` naming row and column of the first value that is NaN or infinite as a float32."""
-    with np.errstate(over="ignore"):
-        bad = np.argwhere(~np.isfinite(array.astype(np.float32)))
-    if len(bad):
-        column = f", column {bad[0][1]}" if array.ndim == 2 else ""
-        count = len(np.unique(bad[:, 0]))
-        value = array[tuple(bad[0])]
-        raise UserError(
-            f"{where}: {name} is {value} in row {bad[0][0]}{column} ({count} of {len(array)} rows are not finite)"
-        )
 
 
 def refuse_other_sizes(logs: Sequence[Log]) -> None:

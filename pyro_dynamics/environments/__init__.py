@@ -1,7 +1,5 @@
 """Families of Gymnasium environments with named hidden parameters, and schedules that change them."""
 
-from gymnasium.envs.registration import register
-
 from pyro_dynamics.environments.mujoco import mujoco_compat  # noqa: F401  # before anything else imports MuJoCo
 
 # isort: split
@@ -10,9 +8,8 @@ from pyro_dynamics.environments.entry_points import load_family
 from pyro_dynamics.environments.family import Family
 from pyro_dynamics.environments.hidden_parameter import HiddenParameter
 from pyro_dynamics.environments.mujoco.mujoco_family import mujoco_family
-from pyro_dynamics.environments.registry import GYMNASIUM, PAPER
+from pyro_dynamics.environments.registry import FAMILIES
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
-from pyro_dynamics.environments.suite.cadm_families import CADM
 from pyro_dynamics.errors import UserError
 
 __all__ = [
@@ -31,24 +28,6 @@ __all__ = [
     "numbers",
     "sample",
 ]
-
-register(
-    "pyro_dynamics/PendulumGravity-v0",
-    entry_point="pyro_dynamics.environments.suite.pendulum_gravity:PendulumGravityEnv",
-    max_episode_steps=200,
-)
-register(
-    "pyro_dynamics/HalfCheetahTilt-v0",
-    entry_point="pyro_dynamics.environments.suite.halfcheetah_tilt:HalfCheetahTiltEnv",
-    max_episode_steps=1000,
-)
-register(
-    "pyro_dynamics/HalfCheetahCrippled-v0",
-    entry_point="pyro_dynamics.environments.suite.halfcheetah_crippled:HalfCheetahCrippledEnv",
-    max_episode_steps=1000,
-)
-
-FAMILIES: dict[str, Family] = {family.name: family for family in (*PAPER, *GYMNASIUM, *CADM)}
 
 
 def find_family(name: str) -> Family:

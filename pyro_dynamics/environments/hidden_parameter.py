@@ -1,6 +1,7 @@
 """An environment whose physics hold named hidden parameters."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -47,6 +48,24 @@ class HiddenParameter:
         self._write_context(wanted)
         if not same_context(self.context, wanted):
             raise did_not_take(self.parameter, wanted, self.context)
+
+
+def choose_context(context: Any, named: Mapping[str, Any], nominal: Mapping[str, Any]) -> Any:
+    """The context that a constructor was given: whole, or by the names of parameters (None where not); else nominal.
+
+    Args:
+        context: all hidden parameters at once, or None.
+        named: the value that each keyword was given, or None.
+        nominal: the value of each parameter where nothing is given, in the order of a context.
+
+    Raises:
+        UserError: if it was given both.
+    """
+    given = {name: value for name, value in named.items() if value is not None}
+    if context is not None and given:
+        raise UserError(f"give either context or {', '.join(given)}, not both")
+    values = tuple({**nominal, **given}.values())
+    return context if context is not None else values[0] if len(values) == 1 else values
 
 
 def did_not_take(parameter: str | tuple[str, ...], wanted: Context, held: Any) -> UserError:

@@ -6,6 +6,7 @@ from pyro_dynamics.environments.contexts import extrapolated, grid, interpolated
 from pyro_dynamics.environments.family import Family
 from pyro_dynamics.environments.mujoco.mujoco_family import mujoco_family
 from pyro_dynamics.environments.mujoco.mujoco_parameters import Tilt, Wind, damping, friction, gain, mass
+from pyro_dynamics.environments.suite.cadm_families import CADM
 from pyro_dynamics.environments.suite.cartpole import ContinuousCartPoleEnv
 from pyro_dynamics.environments.suite.halfcheetah import PETSHalfCheetahEnv
 from pyro_dynamics.tasks import (
@@ -170,3 +171,5 @@ GYMNASIUM = (
         description="CartPole with a force of any size up to another largest one, and another half length of the pole",
     ),
 )
+
+FAMILIES: dict[str, Family] = {family.name: family for family in (*PAPER, *GYMNASIUM, *CADM)}

@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 
 from pyro_dynamics.environments.contexts import same_context
+from pyro_dynamics.environments.family_env import FamilyEnv
 from pyro_dynamics.environments.hidden_parameter import hidden_parameter
 from pyro_dynamics.errors import UserError
 
@@ -65,7 +66,7 @@ def check_copies(clone: gymnasium.Env, original: gymnasium.Env, alike: gymnasium
 def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
     """The wrappers from outside, and the environment."""
     yield env
-    while isinstance(env, gymnasium.Wrapper):
+    while isinstance(env, gymnasium.Wrapper | FamilyEnv):
         env = env.env
         yield env
 

@@ -1,5 +1,6 @@
 """The configuration of a run, and the presets of each family."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
@@ -113,8 +114,15 @@ def to_json(config: RunConfig) -> dict[str, Any]:
     return asdict(config)
 
 
-def from_json(data: dict[str, Any]) -> RunConfig:
+DAMAGED = "config.json is not a configuration: {}; if another version made the run, use that one, or train again"
+
+
+def from_json(data: dict[str, Any], complaint: str = DAMAGED) -> RunConfig:
     """The configuration that :func:`to_json` gave.
+
+    Args:
+        data: the configuration as plain data.
+        complaint: what an error says, around the words for what is wrong.
 
     Raises:
         UserError: if the data is something else.
@@ -127,13 +135,22 @@ def from_json(data: dict[str, Any]) -> RunConfig:
     try:
         config = converter.structure(_with_named_planner(upgraded(data)), RunConfig)
     except Exception as fault:  # cattrs raises a group with one error for each field
-        words = str(fault) if isinstance(fault, UserError) else "; ".join(cattrs.transform_error(fault))
-        raise UserError(
-            f"config.json is not a configuration: {words[:500]}; if another version made the run, use that one, or "
-            "train again"
-        ) from None
+        words = (
+            str(fault)
+            if isinstance(fault, UserError)
+            else "; ".join(cattrs.transform_error(fault, format_exception=_words))
+        )
+        words = re.sub(
+            r" @ \$\.?([\w.]*)", lambda where: f" (in {where[1]})" if where[1] else "", words
+        )  # cattrs's paths
+        raise UserError(complaint.format(words[:500])) from None
     require_sizes(config)
     return config
+
+
+def _words(fault: BaseException, kind: type | None) -> str:
+    """What cattrs says of a field; what a settings class says of itself is in words already."""
+    return str(fault) if isinstance(fault, UserError) else cattrs.v.format_exception(fault, kind)
 
 
 def import_own_parts(data: Any) -> None:

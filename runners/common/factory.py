@@ -1,7 +1,5 @@
 """From a configuration to the objects of a run: the one place that names concrete models and guides."""
 
-import ctypes
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -152,10 +150,6 @@ def describe_planning(precision: Precision, device: Device = "cpu") -> str:
     return f"{describe_precision(precision)}; {'all layers in one pass' if fused else 'layer by layer'}"
 
 
-MOST_THREADS = 1024
-"""More than any machine is fast with."""
-
-
 def nearest(family: Family, context: Context | None) -> int:
     """Index of the training context nearest to ``context``; of the first where they have no order.
 
@@ -172,33 +166,3 @@ def nearest(family: Family, context: Context | None) -> int:
     ranges = np.ptp(trained, axis=0)
     distances = np.abs(trained - columns([context])) / np.where(ranges > 0, ranges, 1.0)
     return int(np.linalg.norm(distances, axis=1).argmin())
-
-
-def set_threads(threads: int) -> None:
-    """Use this many processor threads, let numbers below 1e-38 be 0, and keep memory that was used once.
-
-    Weight decay drives unused weights down into those (subnormal) numbers, with which a processor is many times
-    slower: after 12 rounds on the slopes a plan took 1050 ms with them and 205 ms without.
-
-    Raises:
-        UserError: if the number is not positive.
-    """
-    if threads < 1:
-        raise UserError(f"--threads must be at least 1, not {threads}")
-    if threads > MOST_THREADS:  # torch would give up in the middle of something, when it starts them
-        raise UserError(f"--threads must be at most {MOST_THREADS}, not {threads}: as many as there are cores at best")
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)
-    keep_memory()
-
-
-def keep_memory() -> None:
-    """Let glibc keep freed memory for the next tensors: taken from the system anew it costs a tenth of a gradient step.
-
-    Elsewhere than on glibc this does nothing.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
-        mallopt(trim_threshold, 1 << 30)
-        mallopt(mmap_threshold, 1 << 25)  # the highest that it takes

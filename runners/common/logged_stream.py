@@ -3,13 +3,14 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pyro_dynamics.datasets.log_arrays import ColumnNames
 from pyro_dynamics.datasets.logged_data import LoggedData, group_logs
+from pyro_dynamics.datasets.sources import read_log
 from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import file_name
-from pyro_dynamics.runners.common.data_sources import read_log
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
 
@@ -22,17 +23,19 @@ class LoggedStream:
         transitions: T of them, of environment 0, numbered from step 0.
         context: the true hidden parameter in the data; None if it has none.
         rewarded: whether there were rewards.
+        notes: what was done to the rows when they were read, for people.
         name: of data and environment, for a folder's name.
     """
 
     transitions: Transitions
     context: Context | None
     rewarded: bool
+    notes: tuple[str, ...]
     name: str
 
 
 def read_stream(
-    source: str, environment: str | None, group: str | None, folder: RunFolder, family: Family
+    source: str, environment: str | None, group: str | None, names: ColumnNames, folder: RunFolder, family: Family
 ) -> LoggedStream:
     """One environment of logged data.
 
@@ -40,25 +43,26 @@ def read_stream(
         source: file or data set.
         environment: which environment, if there are several.
         group: column that identifies them; that of the run by default, where the data has it.
+        names: what the data's columns are called.
         folder: of the run.
         family: its family.
 
     Raises:
         UserError: if the data cannot be read or does not fit the run, or the environment is not given.
     """
-    data = _grouped(source, group, folder, family)
+    data = _grouped(source, group, names, folder, family)
     if environment is None and len(data.labels) > 1:
         raise UserError(f"{source} has several environments ({', '.join(map(label, data.labels))}): give --environment")
     data = data.of(label(data.labels[0]) if environment is None else environment)
     task: Task = family.make_task()
     data.transitions.require_of(1, task.state_dim, task.action_dim, source)
     name = file_name(f"{Path(source).stem}-{label(data.labels[0])}")
-    return LoggedStream(data.transitions, _known(family, data), data.rewarded, name)
+    return LoggedStream(data.transitions, _known(family, data), data.rewarded, data.notes, name)
 
 
-def _grouped(source: str, group: str | None, folder: RunFolder, family: Family) -> LoggedData:
+def _grouped(source: str, group: str | None, names: ColumnNames, folder: RunFolder, family: Family) -> LoggedData:
     """The data by environment; data without a column to group by is one environment."""
-    log = read_log(source)
+    log = read_log(source, group or ",".join(family.parameters), names)
     if Path(source).resolve().parent == folder.path.resolve() / "transitions":  # numbered as the run numbers them
         data = group_logs([log], None)
         labels = tuple(family.train[int(str(number))] for number in data.labels)

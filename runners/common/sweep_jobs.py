@@ -10,9 +10,9 @@ from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import file_name
+from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners import train
 from pyro_dynamics.runners.common.configuration import RunConfig
-from pyro_dynamics.runners.common.factory import set_threads
 from pyro_dynamics.runners.compare import mean_returns
 from pyro_dynamics.sweeps.sweep_folder import SweepFolder
 

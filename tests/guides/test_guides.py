@@ -3,7 +3,7 @@
 import io
 import math
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import pyro
 import pytest
@@ -564,3 +564,12 @@ def test_an_automatic_guide_over_the_whole_model_is_refused() -> None:
         check_guide(some_model(), joint)
     with pytest.raises(UserError, match="joint over environments"):
         AutoGuide(K, D, joint)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", sorted(GUIDES))
+def test_a_subclass_stays_itself_in_other_environments(name: str) -> None:
+    """Otherwise a guide of the user's own that extends one of these would be another one online, without a word."""
+    family = GUIDES[name]
+    extra = {"transition_dim": 5} if family.reads_transitions else {}
+    own: Any = type("Own", (family,), {})
+    assert type(own(3, 2, family.Config(), **extra).for_environments(1)) is own

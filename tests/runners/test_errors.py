@@ -14,6 +14,7 @@ from commands import refused
 
 from pyro_dynamics import Family, find_family
 from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
+from pyro_dynamics.datasets.sources import read_data
 from pyro_dynamics.environments.mujoco.last_velocity import LastVelocity
 from pyro_dynamics.environments.mujoco.mujoco_family import mujoco_family
 from pyro_dynamics.environments.mujoco.mujoco_parameters import Disabled
@@ -23,7 +24,6 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.reproduction.sensitivity import influence_in_run
 from pyro_dynamics.rollouts.task_check import check_task
 from pyro_dynamics.runners.common.configuration import from_json
-from pyro_dynamics.runners.common.data_sources import read_data
 from pyro_dynamics.runners.common.factory import nearest
 from pyro_dynamics.runners.diagnose import latent_means
 from pyro_dynamics.runners.main import main
@@ -69,6 +69,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["train", "mine.py:family"], "leave out the .py: mine:family"),
         (["adapt", "RUN", "--context", "5", "--checkpoint", "0"], "--checkpoint must be at least 1, not 0"),
         (["adapt", "RUN", "--context", "1000"], "gravity must lie between"),
+        (["adapt", "RUN", "--context", "5", "--state", "x,v"], "names of columns are its own: give --replay DATA"),
         (
             ["adapt", "RUN", "--context", "5", "--environment", "1"],
             "--environment and --group choose among logged data",
@@ -88,7 +89,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["fit", "LOG", "--group", "mass", "--unit", "kg,m"], "--unit kg,m names 2 units for 1 columns (mass)"),
         (["compare"], "name at least one run folder to compare"),
         (["evaluate", "RUN", "--steps", "0"], "--steps and --episodes must be positive"),
-        (["fit"], "name an .npz file, or a Minari data set by its id or folder"),
+        (["fit"], "name a file (.npz, .csv, .tsv, .parquet), or a LeRobot or Minari data set"),
         (["fit", "LOG", "--group", "weight"], "has no column 'weight'"),
     ],
 )

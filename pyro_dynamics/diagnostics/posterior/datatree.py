@@ -9,6 +9,8 @@ from torch import Tensor
 from xarray import Dataset, DataTree
 
 from pyro_dynamics.agent import Agent
+from pyro_dynamics.diagnostics.latents.probe import ContextProbe
+from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.log_joint import log_joint_of_draws, whole_batch
@@ -113,6 +115,19 @@ def to_datatree(
         **(attrs or {}),
     }
     return tree
+
+
+def with_parameters(dataset: Dataset, probe: ContextProbe, family: Family) -> Dataset:
+    """Draws of ``e`` with the hidden parameters beside them that the probe decodes them to, each with its unit."""
+    decoded = probe.predict(dataset["e"].values)
+    columns = decoded[..., None] if decoded.ndim == dataset["e"].ndim - 1 else decoded
+    by_environment = dataset["e"].dims[:-1]
+    return dataset.assign(
+        {
+            name: (by_environment, columns[..., index], {"units": unit})
+            for index, (name, unit) in enumerate(zip(family.parameters, family.units, strict=True))
+        }
+    )
 
 
 def of_environment(tree: DataTree, environment: str) -> DataTree:

@@ -60,21 +60,40 @@ def forecast(
         limit: windows of each environment.
     """
     rows = windows(data, horizon, limit)
+    start, environment = data.state[rows[:, 0]], data.environment[rows[:, 0]]
+    draws = roll_out(agent, start, data.action[rows], environment, particles, generator)
+    return Forecast(draws, data.next_state[rows], start, environment, data.step[rows[:, 0]])
+
+
+@torch.no_grad()
+def roll_out(
+    agent: Agent, start: Tensor, actions: Tensor, environment: Tensor, particles: int, generator: torch.Generator
+) -> Tensor:
+    """States that the model predicts along given actions; each particle keeps its member and its draw of e (TS-inf).
+
+    Args:
+        agent: has ``posterior()``, ``task`` and ``model``.
+        start: where W windows begin, ``[W, S]``.
+        actions: in the environment's units, ``[W, H, A]``.
+        environment: of each window, ``[W]``.
+        particles: P, rounded up to a multiple of the members.
+        generator: source of draws and noise.
+
+    Returns:
+        ``[P, W, H, S]``.
+    """
     task, members = agent.task, agent.model.likelihood.members
     each = -(-particles // members)
-    environment = data.environment[rows[:, 0]]
     with drawing_from(generator):
         latent = agent.posterior().sample((members, each))[:, :, environment].flatten(1, 2)
-    state = data.state[rows[:, 0]].expand(members, each, -1, -1).flatten(1, 2)
+    state = start.expand(members, each, -1, -1).flatten(1, 2)
     path = []
-    for t in range(horizon):
-        action = data.action[rows[:, t]].expand(members, each, -1, -1).flatten(1, 2)
+    for t in range(actions.shape[1]):
+        action = actions[:, t].expand(members, each, -1, -1).flatten(1, 2)
         predicted = observation(agent.model, task.inputs(state, action), latent)
         state = task.next_state(state, draw(predicted, generator))
         path.append(state.unflatten(1, (each, -1)).flatten(0, 1))
-    return Forecast(
-        torch.stack(path, 2), data.next_state[rows], data.state[rows[:, 0]], environment, data.step[rows[:, 0]]
-    )
+    return torch.stack(path, 2)
 
 
 @torch.no_grad()

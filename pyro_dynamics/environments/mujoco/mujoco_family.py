@@ -78,7 +78,7 @@ def mujoco_family(
 
 @dataclass(frozen=True)
 class MujocoMaker:
-    """Makes the environments of a family; see :func:`mujoco_family`."""
+    """Makes the environments of a family, nominal ones without a context; see :func:`mujoco_family`."""
 
     environment: str | Callable[..., gymnasium.Env]
     vary: Vary
@@ -97,7 +97,7 @@ class MujocoMaker:
                     raise UserError(f"there is no environment {make!r}: {fault}") from None
             else:
                 env = make(**settings)
-        env = MujocoPhysics(env, self.vary, context)
+        env = MujocoPhysics(env, self.vary, context or None)
         return LastVelocity(env) if self.last_velocity else env
 
     def parse_context(self, value: Any) -> Context:

@@ -9,7 +9,7 @@ from gymnasium.envs.mujoco.humanoid_v5 import HumanoidEnv
 from gymnasium.utils import EzPickle
 
 from pyro_dynamics.environments.contexts import Context, numbers, parse_number, split_context
-from pyro_dynamics.environments.hidden_parameter import HiddenParameter
+from pyro_dynamics.environments.hidden_parameter import HiddenParameter, choose_context
 from pyro_dynamics.environments.suite.cartpole import ContinuousCartPoleEnv
 
 
@@ -24,7 +24,7 @@ class FullForceCartPoleEnv(ContinuousCartPoleEnv):
 
 
 class CaDMPendulumEnv(HiddenParameter, PendulumEnv):
-    """Pendulum of a ``mass`` in kg and a ``length`` in m.
+    """Pendulum of a ``mass`` in kg and a ``length`` in m, both 1 by default; ``context`` has both.
 
     Unlike Gymnasium's it starts within 22.5 degrees of hanging and slowly, integrates the velocity before that is
     clipped, and squares half of the torque for its cost.
@@ -32,9 +32,16 @@ class CaDMPendulumEnv(HiddenParameter, PendulumEnv):
 
     parameter = ("mass", "length")
 
-    def __init__(self, mass: float = 1.0, length: float = 1.0, render_mode: str | None = None) -> None:
+    def __init__(
+        self,
+        mass: float | None = None,
+        length: float | None = None,
+        render_mode: str | None = None,
+        context: Any = None,
+    ) -> None:
         PendulumEnv.__init__(self, render_mode=render_mode)
-        self.set_context((mass, length))
+        named = {"mass": mass, "length": length}
+        self.set_context(choose_context(context, named, {"mass": 1.0, "length": 1.0}))
 
     @classmethod
     def parse_context(cls, value: Any) -> Context:

@@ -8,23 +8,30 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.spaces import Box
 
 from pyro_dynamics.environments.contexts import Context, numbers, parse_number, split_context
-from pyro_dynamics.environments.hidden_parameter import HiddenParameter
+from pyro_dynamics.environments.hidden_parameter import HiddenParameter, choose_context
 
 
 class ContinuousCartPoleEnv(HiddenParameter, CartPoleEnv):
     """Gymnasium's CartPole with an action in [-1, 1]: that share of the largest ``force`` in N pushes the cart.
 
-    The ``length`` in m is that of half the pole. The equations of motion are those of Barto, Sutton and Anderson
-    (1983) without friction; an Euler step takes 0.02 s. The reward is 1 a step until the pole is 12 degrees off, or
-    the cart 2.4 m.
+    The ``length`` in m is that of half the pole. They are 10 and 0.5 by default, and ``context`` has both. The
+    equations of motion are those of Barto, Sutton and Anderson (1983) without friction; an Euler step takes 0.02 s. The
+    reward is 1 a step until the pole is 12 degrees off, or the cart 2.4 m.
     """
 
     parameter = ("force", "length")
 
-    def __init__(self, force: float = 10.0, length: float = 0.5, render_mode: str | None = None) -> None:
+    def __init__(
+        self,
+        force: float | None = None,
+        length: float | None = None,
+        render_mode: str | None = None,
+        context: Any = None,
+    ) -> None:
         CartPoleEnv.__init__(self, render_mode=render_mode)
         self.action_space = Box(-1.0, 1.0, (1,), np.float32)
-        self.set_context((force, length))
+        named = {"force": force, "length": length}
+        self.set_context(choose_context(context, named, {"force": 10.0, "length": 0.5}))
 
     @classmethod
     def parse_context(cls, value: Any) -> Context:

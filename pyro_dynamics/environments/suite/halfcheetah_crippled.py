@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pyro_dynamics.environments.hidden_parameter import choose_context
 from pyro_dynamics.environments.suite.halfcheetah import HiddenHalfCheetahEnv
 from pyro_dynamics.errors import UserError
 
@@ -10,15 +11,16 @@ ACTUATORS = ("back-thigh", "back-shin", "back-foot", "front-thigh", "front-shin"
 
 
 class HalfCheetahCrippledEnv(HiddenHalfCheetahEnv):
-    """HalfCheetah whose actuator ``disabled`` gives no torque; ``"none"`` is the healthy body.
+    """HalfCheetah whose actuator ``disabled`` gives no torque; ``"none"``, the default, is the healthy body.
 
+    ``context`` is another word for it.
     The control cost still includes the action sent to the disabled actuator.
     """
 
     parameter = "disabled"
 
-    def __init__(self, disabled: str = "none", **kwargs: Any) -> None:
-        super().__init__(disabled, **kwargs)
+    def __init__(self, disabled: str | None = None, context: Any = None, **kwargs: Any) -> None:
+        super().__init__(choose_context(context, {"disabled": disabled}, {"disabled": "none"}), **kwargs)
 
     @classmethod
     def parse_context(cls, value: Any) -> str:

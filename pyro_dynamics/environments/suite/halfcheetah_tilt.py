@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pyro_dynamics.environments.contexts import parse_number
+from pyro_dynamics.environments.hidden_parameter import choose_context
 from pyro_dynamics.environments.suite.halfcheetah import HiddenHalfCheetahEnv
 
 GRAVITY = 9.81
@@ -13,12 +14,15 @@ GRAVITY = 9.81
 
 
 class HalfCheetahTiltEnv(HiddenHalfCheetahEnv):
-    """HalfCheetah under gravity tilted by ``tilt`` degrees; positive tilts run downhill, towards +x."""
+    """HalfCheetah under gravity tilted by ``tilt`` degrees; positive tilts run downhill, towards +x.
+
+    It is 0 by default, and ``context`` is another word for it.
+    """
 
     parameter = "tilt"
 
-    def __init__(self, tilt: float = 0.0, **kwargs: Any) -> None:
-        super().__init__(tilt, **kwargs)
+    def __init__(self, tilt: float | None = None, context: Any = None, **kwargs: Any) -> None:
+        super().__init__(choose_context(context, {"tilt": tilt}, {"tilt": 0.0}), **kwargs)
 
     @classmethod
     def parse_context(cls, value: Any) -> float:

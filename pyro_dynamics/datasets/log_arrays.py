@@ -1,0 +1,240 @@
+"""Arrays by name as a log: which of them is what, checked, and the next states derived where there are none."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import is_zipfile
+
+import numpy as np
+
+from pyro_dynamics.data_files import read_arrays, require_file
+from pyro_dynamics.datasets.logged_data import ENVIRONMENT, Log
+from pyro_dynamics.datasets.next_states import with_next_states
+from pyro_dynamics.errors import UserError, first_line
+
+VECTORS = ("state", "action", "next_state")
+RESERVED = (*VECTORS, "reward", "step", "episode")
+"""Names with a meaning of their own; every other array with a value for each row can group."""
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """How the data calls its columns, where it is not by the names of this package; several are written x,v."""
+
+    state: str | None = None
+    """Columns of the state, such as x,v; by default `state`, or state_0, state_1 and so on."""
+    action: str | None = None
+    """Columns of the action; by default `action`, or action_0, action_1 and so on."""
+    next_state: str | None = None
+    """Columns of the next state. Where there are none, it is the state of the next row of the same episode."""
+    reward: str | None = None
+    """Column of the reward; by default `reward`, which need not be there."""
+    episode: str | None = None
+    """Column that says which rows are one episode; by default `episode`, which need not be there."""
+    step: str | None = None
+    """Column of the step within the episode; by default `step`, which need not be there."""
+
+    def given(self) -> dict[str, list[str]]:
+        """The columns of each part that is named here."""
+        return {name: getattr(self, name).split(",") for name in RESERVED if getattr(self, name)}
+
+
+def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, names: ColumnNames) -> Log:
+    """One log out of arrays by name, as an ``.npz``, a table's columns, or a dict in memory have them.
+
+    Args:
+        where: what holds them, for messages.
+        arrays: ``state [N, S]``, ``action [N, A]`` and so on; or columns ``[N]`` of them, ``state_0`` and so on.
+        group: the column that identifies environments, or several with commas between them.
+        names: what the parts are called.
+
+    Raises:
+        UserError: if an array is missing, not of numbers, of a wrong shape or length, or not finite.
+    """
+    columns = {str(name): np.asarray(array) for name, array in arrays.items()}
+    found = {name: columns[name] for name in columns if name in RESERVED} | _gathered(where, columns, names)
+    derived = "next_state" not in found and bool({"episode", "step"} & set(found))
+    missing = [name for name in VECTORS if name not in found and not (derived and name == "next_state")]
+    if missing:
+        raise UserError(f"{where} has no {_missing(missing, columns)}")
+    numbers: dict[str, Any] = {
+        name: _numbers(where, name, found[name], axes)
+        for name, axes in (("state", 2), ("action", 2), ("next_state", 2), ("reward", 1))
+        if name in found
+    }
+    rows = len(found["state"])
+    refuse_other_lengths(where, rows, found)
+    next_state = numbers.get("next_state", numbers["state"])
+    if numbers["state"].shape != next_state.shape:
+        shapes = list(numbers["state"].shape), list(next_state.shape)
+        raise UserError(f"{where}: state and next_state have the shapes {shapes[0]} and {shapes[1]}")
+    step, episode = _steps(where, found.get("step")), _episodes(where, found.get("episode"))
+    used = {name for part in names.given().values() for name in part} | set(found)
+    others = {name: array for name, array in columns.items() if name not in used and array.shape == (rows,)}
+    others = _groupable(where, others, group)
+    log = Log(where, numbers["state"], numbers["action"], next_state, numbers.get("reward"), step, episode, others)
+    return with_next_states(log, _grouping(others, group)) if derived else log
+
+
+def _missing(missing: list[str], columns: Mapping[str, np.ndarray]) -> str:
+    """What is missing, what is there, and what to do."""
+    there = ", ".join(columns) or "nothing"
+    if missing == ["next_state"]:
+        return (
+            f"next_state: it has {there}; give it, or a column episode or step, by which the next row of the same "
+            "episode is known"
+        )
+    flags = " ".join(f"--{name.replace('_', '-')} COLUMN,COLUMN" for name in missing)
+    return f"array {', '.join(missing)}: it has {there}; columns of other names are given by {flags}"
+
+
+def _gathered(where: str, columns: Mapping[str, np.ndarray], names: ColumnNames) -> dict[str, np.ndarray]:
+    """The parts that are spread over columns, or named by the user."""
+    found: dict[str, np.ndarray] = {}
+    for part, wanted in names.given().items():
+        absent = [name for name in wanted if name not in columns]
+        if absent:
+            raise UserError(f"{where} has no column {', '.join(map(repr, absent))}: it has {', '.join(columns)}")
+        if part not in VECTORS and len(wanted) > 1:
+            raise UserError(f"--{part} names one column, not {', '.join(wanted)}")
+        found[part] = _side_by_side(where, columns, wanted) if part in VECTORS else columns[wanted[0]]
+    for part in VECTORS:
+        numbered = [name for name in columns if name.startswith(f"{part}_") and name[len(part) + 1 :].isdecimal()]
+        if part in found or part in columns or not numbered:
+            continue
+        wanted = [f"{part}_{i}" for i in range(len(numbered))]
+        absent = [name for name in wanted if name not in columns]
+        if absent:
+            raise UserError(f"{where} has {', '.join(numbered)}, and no {absent[0]}")
+        found[part] = _side_by_side(where, columns, wanted)
+    return found
+
+
+def _side_by_side(where: str, columns: Mapping[str, np.ndarray], names: list[str]) -> np.ndarray:
+    """Columns, each a number or a vector a row, as one ``[N, size]``."""
+    arrays = {name: _out_of_cells(where, name, columns[name]) for name in names}
+    parts = [_numbers(where, name, array, 2 if array.ndim == 2 else 1) for name, array in arrays.items()]
+    return np.concatenate([part[:, None] if part.ndim == 1 else part for part in parts], axis=1)
+
+
+def _steps(where: str, steps: np.ndarray | None) -> np.ndarray | None:
+    if steps is None:
+        return None
+    if steps.ndim != 1 or steps.dtype.kind not in "iu":
+        raise UserError(f"{where}: step must be whole numbers [N], not {steps.dtype} {list(steps.shape)}")
+    if not 0 <= int(steps.min()) <= int(steps.max()) < 2**31:
+        raise UserError(f"{where}: steps must count from 0, not from {steps.min()} to {steps.max()}")
+    return steps
+
+
+def _episodes(where: str, episode: np.ndarray | None) -> np.ndarray | None:
+    if episode is None:
+        return None
+    if episode.ndim != 1 or episode.dtype.kind not in "iufbUS":
+        raise UserError(f"{where}: episode must be numbers or names [N], not {episode.dtype} {list(episode.shape)}")
+    if episode.dtype.kind == "f" and not np.isfinite(episode).all():
+        raise UserError(f"{where}: episode is empty in row {int((~np.isfinite(episode)).argmax())}")
+    return episode
+
+
+def _groupable(where: str, columns: dict[str, np.ndarray], group: str | None) -> dict[str, np.ndarray]:
+    """The columns of numbers and of text; a gap in one that is grouped by is refused."""
+    found: dict[str, np.ndarray] = {}
+    for name, array in columns.items():
+        if array.dtype.kind == "O":
+            gaps = np.array([not isinstance(value, str) for value in array])
+            if gaps.any() and name in (group or ENVIRONMENT).split(","):
+                row = int(gaps.argmax())
+                raise UserError(f"{where}: {name} is {_cell(array[row])} in row {row}, and no text as in other rows")
+            if not gaps.any():
+                found[name] = array.astype(str)
+        elif array.dtype.kind in "iufbU":
+            found[name] = array
+    return found
+
+
+def _grouping(columns: Mapping[str, np.ndarray], group: str | None) -> list[np.ndarray]:
+    """The columns that environments differ in, as far as they are there."""
+    wanted = group or ENVIRONMENT
+    names = [wanted] if wanted in columns else wanted.split(",")
+    return [columns[name] for name in names if name in columns]
+
+
+def refuse_other_lengths(where: str, rows: int, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raises :class:`UserError` unless every array has a value for each row, and there are rows."""
+    other = [f"{name} {len(array)}" for name, array in arrays.items() if array.ndim and len(array) != rows]
+    if other:
+        raise UserError(f"{where}: the arrays have different lengths: state {rows}, {', '.join(other)}")
+    if not rows:
+        raise UserError(f"{where} holds no transitions")
+
+
+def _numbers(where: str, name: str, array: np.ndarray, axes: int) -> np.ndarray:
+    array = _out_of_cells(where, name, array)
+    if array.dtype.kind not in "fiub":
+        raise UserError(f"{where}: {name} must be numbers, not {array.dtype}")
+    if array.ndim != axes or 0 in array.shape[1:]:
+        wanted = "[N]" if axes == 1 else "[N, size], with size 1 for a single number"
+        raise UserError(f"{where}: {name} has the shape {list(array.shape)}, and must be {wanted}")
+    refuse_not_finite(where, name, array)
+    return array.astype(np.float64)
+
+
+def _out_of_cells(where: str, name: str, cells: np.ndarray) -> np.ndarray:
+    """Numbers out of a table's cells, each of which is a number or a list of as many as in the first row."""
+    if cells.dtype.kind != "O":
+        return cells
+    parts: list[np.ndarray] = []
+    for row, cell in enumerate(cells):
+        try:
+            part = np.asarray(cell, dtype=np.float64)  # of None it makes NaN
+        except (TypeError, ValueError):
+            raise UserError(f"{where}: {name} is {_cell(cell)} in row {row}, and not a number") from None
+        if parts and part.shape != parts[0].shape:
+            sizes = [list(part.shape), list(parts[0].shape)]
+            raise UserError(f"{where}: {name} has the shape {sizes[0]} in row {row}, and {sizes[1]} in the first row")
+        parts.append(part)
+    return np.stack(parts) if parts else np.zeros(0)
+
+
+def _cell(cell: Any) -> str:
+    return "empty" if cell is None or cell != cell else repr(cell)[:40]
+
+
+def refuse_not_finite(where: str, name: str, array: np.ndarray) -> None:
+    """Raises :class:`UserError` naming row and column of the first value that is NaN or infinite as a float32."""
+    with np.errstate(over="ignore"):
+        bad = np.argwhere(~np.isfinite(array.astype(np.float32)))
+    if len(bad):
+        column = f", column {bad[0][1]}" if array.ndim == 2 else ""
+        count = len(np.unique(bad[:, 0]))
+        value = array[tuple(bad[0])]
+        raise UserError(
+            f"{where}: {name} is {value} in row {bad[0][0]}{column} ({count} of {len(array)} rows are not finite)"
+        )
+
+
+def read_npz(file: Path, group: str | None = None, names: ColumnNames | None = None) -> Log:
+    """One ``.npz``: state, action, next_state, and optionally reward, step, episode and columns to group by.
+
+    Args:
+        file: its path.
+        group: the column that identifies environments.
+        names: what its arrays are called.
+
+    Raises:
+        UserError: if an array is missing, not of numbers, of a wrong shape or length, or not finite.
+    """
+    try:
+        require_file(file)
+        with file.open("rb") as content:  # is_zipfile would report an unreadable file as another kind
+            if not is_zipfile(content):
+                raise UserError(
+                    f"{file} is not an .npz file: save one by numpy.savez(file, state=..., action=..., ...); "
+                    "export --npz writes a run as one"
+                )
+        arrays = read_arrays(file)
+    except (OSError, ValueError) as fault:
+        raise UserError(f"{file} cannot be read: {first_line(fault)}") from None
+    return log_of_arrays(str(file), arrays, group, names or ColumnNames())

@@ -1,0 +1,70 @@
+"""Next states of a log that has none: each is the state of the next row of the same episode."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pyro_dynamics.datasets.logged_data import Log
+from pyro_dynamics.errors import UserError
+
+
+def with_next_states(log: Log, grouping: Sequence[np.ndarray]) -> Log:
+    """The log with next states, without the last row of each episode, which has none.
+
+    Rows of one episode need not stand together: they are put in order by the columns that environments differ in, by
+    ``episode``, and then by ``step``. Without ``episode`` a new one begins wherever ``step`` does not count by one.
+
+    Args:
+        log: with ``episode``, ``step`` or both, and any next states.
+        grouping: columns that environments differ in, each ``[N]``.
+
+    Raises:
+        UserError: if no row continues another one, or two rows are the same step.
+    """
+    keys = [np.unique(column, return_inverse=True)[1] for column in grouping]
+    if log.episode is not None:
+        keys.append(np.unique(log.episode, return_inverse=True)[1])
+    sorting = [*keys, log.step] if log.episode is not None and log.step is not None else keys
+    order = np.lexsort(sorting[::-1]) if sorting else np.arange(len(log))  # stable; its last key decides first
+    same = np.ones(len(log) - 1, dtype=bool)
+    for key in keys:
+        same &= key[order][1:] == key[order][:-1]
+    if log.step is not None:
+        counted = np.diff(log.step[order].astype(np.int64))
+        if log.episode is not None:
+            _refuse_repeated(log, order, same & (counted == 0))
+        same &= counted == 1
+    kept = np.flatnonzero(same)
+    if not len(kept):
+        raise UserError(f"{log.name}: no row continues another one, so that there is no next state: log whole episodes")
+    rows = order[kept]
+    pieces = np.cumsum(np.concatenate([[0], ~same]))[kept]
+    dropped = len(log) - len(kept)
+    note = (
+        f"{log.name}: the next state is the state of the next row of the same episode; {dropped} of {len(log)} rows, "
+        "the last of each episode, have none and are left out"
+    )
+    return replace(
+        log,
+        state=log.state[rows],
+        action=log.action[rows],
+        next_state=log.state[order[kept + 1]],
+        reward=None if log.reward is None else log.reward[rows],
+        step=None if log.step is None else log.step[rows],
+        episode=pieces,
+        columns={name: column[rows] for name, column in log.columns.items()},
+        notes=(*log.notes, note),
+    )
+
+
+def _refuse_repeated(log: Log, order: np.ndarray, repeated: np.ndarray) -> None:
+    """Two rows of one environment, one episode and one step are most likely of two environments."""
+    if repeated.any():
+        at = int(repeated.argmax())
+        rows = sorted((int(order[at]), int(order[at + 1])))
+        assert log.step is not None
+        raise UserError(
+            f"{log.name}: rows {rows[0]} and {rows[1]} are both step {log.step[rows[0]]} of one episode: name the "
+            "column that distinguishes environments by --group, or count episodes through"
+        )

@@ -1,0 +1,77 @@
+"""Logged data wherever it is: files by their kind, Minari data sets, tables and arrays in memory."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pandas
+
+from pyro_dynamics.datasets.lerobot_data import is_lerobot, read_lerobot
+from pyro_dynamics.datasets.log_arrays import ColumnNames, log_of_arrays, read_npz
+from pyro_dynamics.datasets.logged_data import Log, LoggedData, group_logs
+from pyro_dynamics.datasets.minari_data import read_minari
+from pyro_dynamics.datasets.table_data import TABLES, log_of_table, read_table
+from pyro_dynamics.errors import UserError
+
+Source: TypeAlias = str | os.PathLike[str] | pandas.DataFrame | Mapping[str, Any]
+"""A file, a folder or an id; a table; or arrays by name."""
+IN_MEMORY = "the data"
+
+
+def read_data(
+    data: Source | Sequence[Source], group: str | None = None, names: ColumnNames | None = None
+) -> LoggedData:
+    """Logged data, grouped into environments (see :func:`~pyro_dynamics.datasets.logged_data.group_logs`).
+
+    Args:
+        data: one source or several. A path ends in ``.npz``, ``.csv``, ``.tsv`` or ``.parquet``, or is the folder of a
+            LeRobot or Minari data set; other text is the id of a Minari data set. A DataFrame has the columns of a CSV
+            file, and a mapping the arrays of an ``.npz``: ``state [N, S]``, ``action [N, A]``, ``next_state [N, S]``.
+        group: the column to group by, or several of quantities, written mass,damping.
+        names: what its columns are called, where they have other names.
+
+    Raises:
+        UserError: if one of them cannot be read, or they do not go together.
+    """
+    sources = sources_of(data)
+    if not sources:
+        raise UserError("name a file (.npz, .csv, .tsv, .parquet), or a LeRobot or Minari data set")
+    return group_logs([read_log(source, group, names) for source in sources], group)
+
+
+def sources_of(data: Source | Sequence[Source]) -> list[Source]:
+    """One source or several as a list."""
+    return [data] if isinstance(data, str | os.PathLike | pandas.DataFrame | Mapping) else list(data)
+
+
+def source_names(data: Source | Sequence[Source]) -> tuple[str, ...]:
+    """What each source is called: its path or id, or that it was in memory."""
+    return tuple(str(one) if isinstance(one, str | os.PathLike) else IN_MEMORY for one in sources_of(data))
+
+
+def read_log(source: Source, group: str | None = None, names: ColumnNames | None = None) -> Log:
+    """One source, not grouped yet.
+
+    Raises:
+        UserError: if it cannot be read.
+    """
+    names = names or ColumnNames()
+    if isinstance(source, pandas.DataFrame):
+        return log_of_table(IN_MEMORY, source, group, names)
+    if isinstance(source, Mapping):
+        return log_of_arrays(IN_MEMORY, source, group, names)
+    if not isinstance(source, str | os.PathLike):
+        raise UserError(f"logged data is a path, a DataFrame or a dict of arrays, not {type(source).__name__}")
+    path = Path(source)
+    if path.suffix in TABLES and (path.is_file() or not path.exists()):
+        return read_table(path, group, names)
+    if path.is_file():
+        return read_npz(path, group, names)
+    if path.suffix == ".npz":
+        raise UserError(f"there is no file {path}")
+    if is_lerobot(path):
+        return read_lerobot(path, group, names)
+    if names.given():
+        raise UserError(f"{source} is a Minari data set, whose columns have the names of Minari: leave out the flags")
+    return read_minari(str(source))

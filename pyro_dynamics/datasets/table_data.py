@@ -1,0 +1,141 @@
+"""Logged transitions out of tables: CSV and Parquet files, and pandas' DataFrames."""
+
+import csv
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+from pandas.errors import EmptyDataError, ParserError, ParserWarning
+
+from pyro_dynamics.data_files import require_file
+from pyro_dynamics.datasets.log_arrays import VECTORS, ColumnNames, log_of_arrays
+from pyro_dynamics.datasets.logged_data import Log
+from pyro_dynamics.errors import UserError, first_line
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+TABLES = (*SEPARATORS, ".parquet")
+"""Endings of the files that are read here."""
+
+
+def read_table(file: Path, group: str | None, names: ColumnNames) -> Log:
+    """The rows of a ``.csv``, ``.tsv`` or ``.parquet`` file; see :func:`log_of_table`.
+
+    Raises:
+        UserError: if it cannot be read, or is not a table of transitions.
+    """
+    frame = read_parquet(file) if file.suffix == ".parquet" else read_csv(file)
+    return log_of_table(str(file), frame, group, names)
+
+
+def log_of_table(where: str, frame: pandas.DataFrame, group: str | None, names: ColumnNames) -> Log:
+    """The rows of a table as a log.
+
+    Args:
+        where: what the table is called, for messages.
+        frame: the table. A cell is a number, text, or (of vectors) a list of numbers; an index with a name is a column.
+        group: the column that identifies environments.
+        names: what its columns are called.
+
+    Raises:
+        UserError: naming the column that is missing or the row that is not what it should be.
+    """
+    named = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    frame = frame.reset_index(level=named) if named else frame
+    columns = [str(name) for name in frame.columns]
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise UserError(f"{where} has more than one column {', '.join(map(repr, twice))}")
+    arrays = {name: _array(frame.iloc[:, i]) for i, name in enumerate(columns)}
+    vectors = {name: _vectors(array) for name, array in arrays.items() if name in VECTORS}
+    return log_of_arrays(where, arrays | vectors, group, names)
+
+
+def _array(column: pandas.Series) -> np.ndarray:
+    """A column as numpy has it: numbers, or objects where it holds text, lists or gaps."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+        return column.to_numpy()
+    if pandas.api.types.is_bool_dtype(column.dtype) or pandas.api.types.is_numeric_dtype(column.dtype):
+        whole = not column.isna().any()  # pandas' own kinds of numbers know gaps
+        return column.to_numpy(dtype=column.dtype.numpy_dtype if whole else np.float64, na_value=np.nan)
+    return column.to_numpy(dtype=object)
+
+
+def _vectors(array: np.ndarray) -> np.ndarray:
+    """A column of vectors: lists in its cells are left for later, single numbers are vectors of size 1."""
+    listed = array.dtype.kind == "O" and len(array) and isinstance(array[0], list | tuple | np.ndarray)
+    return array if listed or array.ndim != 1 else array[:, None]
+
+
+def read_csv(file: Path) -> pandas.DataFrame:
+    """A table of text, separated by commas, or by tabs in a ``.tsv``.
+
+    Raises:
+        UserError: if there is none, or a row has more cells than the first line.
+    """
+    separator = SEPARATORS[file.suffix]
+    with _in_one_line(file):
+        require_file(file)
+        with file.open(newline="", encoding="utf-8-sig") as text:
+            names = next(csv.reader(text, delimiter=separator), [])
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise UserError(f"{file} has more than one column {', '.join(map(repr, twice))}")
+        if len(names) == 1 and ";" in names[0]:
+            raise UserError(f"{file} is separated by semicolons: save it with commas, and numbers with points")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ParserWarning)  # of rows that are longer than the first line
+            return pandas.read_csv(
+                file,
+                sep=separator,
+                index_col=False,
+                encoding="utf-8-sig",
+                low_memory=False,
+                on_bad_lines="error",
+            )
+
+
+def read_parquet(file: Path, columns: list[str] | None = None) -> pandas.DataFrame:
+    """A table of a Parquet file, or some of its columns; what pandas wrote of its index is a column like others.
+
+    Raises:
+        UserError: if it cannot be read, or pyarrow is not installed.
+    """
+    parquet = pyarrow_parquet()
+    with _in_one_line(file):
+        require_file(file)
+        return parquet.read_table(file, columns=columns, partitioning=None).to_pandas(ignore_metadata=True)
+
+
+def pyarrow_parquet() -> Any:
+    """The reader of Parquet files.
+
+    Raises:
+        UserError: if pyarrow is not installed.
+    """
+    try:
+        import pyarrow.parquet
+    except ImportError as fault:
+        raise UserError(f"pyarrow, which reads Parquet, is not installed ({fault}): pip install pyarrow") from None
+    return pyarrow.parquet
+
+
+@contextmanager
+def _in_one_line(file: Path) -> Iterator[None]:
+    """What the readers raise, as one line that names the file."""
+    try:
+        yield
+    except EmptyDataError:
+        raise UserError(f"{file} is empty: its first line names the columns") from None
+    except (ParserError, ParserWarning) as fault:
+        why = first_line(fault).removeprefix("Error tokenizing data. C error: ")
+        if isinstance(fault, ParserWarning):
+            why = "its rows have more cells than the first line has names"
+        raise UserError(f"{file} is not a table that can be read: {why}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{file} is not text in UTF-8") from None
+    except (OSError, ValueError, csv.Error) as fault:
+        raise UserError(f"{file} cannot be read: {first_line(fault)}") from None

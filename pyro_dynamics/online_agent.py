@@ -1,0 +1,274 @@
+"""A trained agent in ONE environment of the user's, numpy in and out: act, update, look at the belief."""
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+from xarray import DataTree
+
+from pyro_dynamics.agent import Agent
+from pyro_dynamics.agent_group import AgentGroup
+from pyro_dynamics.diagnostics.latents.probe import ContextProbe
+from pyro_dynamics.diagnostics.posterior.datatree import to_datatree, with_parameters
+from pyro_dynamics.diagnostics.prediction.forecast import roll_out
+from pyro_dynamics.environments import Family
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.online_state import save_online
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.online_belief import OnlineBelief
+from pyro_dynamics.processor import computing
+from pyro_dynamics.rollouts.stream_state import StreamState
+from pyro_dynamics.transitions import Transitions
+
+REMEMBERED = 10_000
+"""Transitions that :meth:`OnlineAgent.to_datatree` can look back on."""
+HERE = torch.zeros(1, dtype=torch.long)
+"""The index of the one environment."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model expects of H actions, by n particles: each has a draw of the latent, a member, and its own noise.
+
+    Attributes:
+        draws: observations after each action, ``[n, H, S]``.
+    """
+
+    draws: np.ndarray
+
+    @property
+    def mean(self) -> np.ndarray:
+        """``[H, S]``."""
+        return self.draws.mean(0)
+
+    @property
+    def sd(self) -> np.ndarray:
+        """``[H, S]``."""
+        return self.draws.std(0)
+
+    def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends of each entry's interval of this probability, each ``[H, S]``."""
+        if not 0 < level < 1:
+            raise UserError(f"level must lie between 0 and 1, not {level}")
+        low, high = np.quantile(self.draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        return low, high
+
+
+class OnlineAgent:
+    """One dynamics model, a belief about the environment that it is in now, and a planner that uses both.
+
+    Made by :func:`pyro_dynamics.train`, :func:`pyro_dynamics.fit` and :func:`pyro_dynamics.load`. The loop::
+
+        action = agent.act(observation)
+        next_observation, reward, terminated, truncated, info = env.step(action)
+        agent.update(observation, action, next_observation)
+
+    Args:
+        run: the folder of the run that it was trained in.
+        config: the run's configuration as plain data, with the beliefs that are used now.
+        family: of environments.
+        trained: the agents over the environments that were trained on.
+        group: the same networks, with a fresh belief about one environment.
+        seed: names the random streams.
+        threads: processor threads.
+    """
+
+    def __init__(
+        self,
+        run: RunFolder,
+        config: Mapping[str, Any],
+        family: Family,
+        trained: AgentGroup,
+        group: AgentGroup,
+        seed: int = 0,
+        threads: int = 1,
+    ) -> None:
+        self.run, self.config, self.family, self.seed, self.threads = run.path, config, family, seed, threads
+        self._run, self._trained, self._group = run, trained, group
+        self._stream = StreamState(group, seed)
+        self._seen: deque[tuple[Tensor, Tensor, Tensor]] = deque(maxlen=REMEMBERED)
+        self.updates = 0
+        """How many transitions the belief has been updated by since it was the prior."""
+
+    @property
+    def agent(self) -> Agent:
+        """The one agent underneath, with its model, guide and belief as Pyro and torch know them."""
+        return self._group.agents[0]
+
+    def act(self, observation: ArrayLike) -> np.ndarray:
+        """Plan from an observation ``[S]`` under the belief as it is now; returns the first action, ``[A]``.
+
+        The action is in the environment's own units and within its bounds.
+
+        Raises:
+            UserError: if the observation has another size, or is not finite.
+        """
+        state = self._row(observation, self.agent.task.state_dim, "observation")
+        with computing(self.threads):
+            action = self._group.act(state, HERE, self._stream.draws)
+        return action[0].numpy()
+
+    def update(self, observation: ArrayLike, action: ArrayLike, next_observation: ArrayLike) -> None:
+        """Bring one transition into the belief (Eq. 5).
+
+        Args:
+            observation: before the action, ``[S]``.
+            action: what was sent, ``[A]``.
+            next_observation: ``[S]``; at the end of an episode the one that ended it, not the first of the next.
+
+        Raises:
+            UserError: if one has another size, or is not finite.
+        """
+        task = self.agent.task
+        state = self._row(observation, task.state_dim, "observation")
+        sent = self._row(action, len(self.agent.action_bounds[0]), "action")
+        after = self._row(next_observation, task.state_dim, "next_observation")
+        with computing(self.threads):
+            self._group.observe(state, sent, after, HERE, self._stream.draws)
+        if self.agent.belief_dim and bool(self.agent.belief.changed[0]):
+            self._seen.clear()  # the belief is about what came since
+        self._seen.append((state, sent, after))
+        self.updates += 1
+
+    def reset(self) -> None:
+        """Begin an episode in the same environment: the last plan is forgotten, and the belief stays."""
+        self._group.reset()
+
+    def reset_belief(self) -> None:
+        """Meet another environment: the belief returns to the prior, and the last plan is forgotten."""
+        self._group.reset_beliefs()
+        self._group.reset()
+        self._seen.clear()
+        self.updates = 0
+
+    def set_context(self, context: Any) -> None:
+        """Give the true hidden parameter to an oracle; other agents ignore it."""
+        self._group.set_context([self.family.parse_context(context)])
+
+    @property
+    def belief(self) -> OnlineBelief:
+        """What is believed about the environment now."""
+        agent = self.agent
+        changed = bool(agent.belief.changed[0]) if agent.belief_dim else False
+        means = self._trained.beliefs()[0].numpy()
+        return OnlineBelief(agent.posterior(), agent.belief_dim, changed, means, self.family, self._stream.reporting)
+
+    def predict(self, observation: ArrayLike, actions: ArrayLike, draws: int = 200) -> Prediction:
+        """What the model expects of some actions under the belief as it is now.
+
+        Args:
+            observation: where they begin, ``[S]``.
+            actions: ``[H, A]``, or one ``[A]``.
+            draws: particles; rounded up to a multiple of the ensemble's members.
+
+        Raises:
+            UserError: if the sizes are others, or a number is not finite.
+        """
+        if draws < 1:
+            raise UserError(f"draws must be at least 1, not {draws}")
+        start = self._row(observation, self.agent.task.state_dim, "observation")
+        rows = np.atleast_2d(np.asarray(actions, dtype=np.float32))
+        size = len(self.agent.action_bounds[0])
+        plan = torch.cat([self._row(row, size, "each of the actions") for row in rows])
+        with computing(self.threads):
+            drawn = roll_out(self.agent, start, plan[None], HERE, draws, self._stream.measuring)
+        return Prediction(drawn[:, 0].numpy())
+
+    def to_datatree(self, trained: bool = False, draws: int = 1000) -> DataTree:
+        """The posterior for ArviZ, with the hidden parameters that it is decoded to.
+
+        Args:
+            trained: the K environments that were trained on, with their training data, in place of the one that the
+                agent is in now, with the transitions since the belief was the prior or found a change (at most
+                10,000; a belief that forgets weighs them less than ``log_p`` does).
+            draws: from each posterior.
+
+        Raises:
+            UserError: if there is no latent, no density, or not one transition yet.
+        """
+        if trained and len(self._trained.agents) > 1:
+            raise UserError("each specialist has a model of its own: there is no latent to look at")
+        agent, data = self.agent, None if trained else self.observed()
+        if data is None:
+            rounds = self._run.transitions()
+            # The last round was acted after the training.
+            agent, data = self._trained.agents[0], Transitions.concatenate(rounds[:-1] or rounds)
+        tree = to_datatree(agent, data, draws, contexts=self.family.train if trained else None, seed=self.seed)
+        if self.family.numeric:
+            probe = ContextProbe(self._trained.beliefs()[0].numpy(), self.family.train)
+            for group in ("posterior", "prior"):
+                tree[group].dataset = with_parameters(tree[group].to_dataset(), probe, self.family)
+        return tree
+
+    def observed(self) -> Transitions:
+        """The transitions that the belief is about: since it was the prior, or since it found a change.
+
+        Raises:
+            UserError: if there is none.
+        """
+        if not self._seen:
+            raise UserError("the belief is still the prior: update it by a transition first")
+        state, action, next_state = (torch.cat(part) for part in zip(*self._seen, strict=True))
+        count = len(state)
+        environment = torch.zeros(count, dtype=torch.long)
+        return Transitions(state, action, next_state, torch.zeros(count), environment, torch.arange(count))
+
+    def save(self, path: str | Path) -> None:
+        """Write a folder that :func:`pyro_dynamics.load` opens: the run, and the belief as it stands.
+
+        Raises:
+            UserError: if something is there already.
+        """
+        save_online(self._run, Path(path), self.state_dict())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the belief stands, the last plan and the random streams: tensors and plain values."""
+        return {
+            "network": self._trained.fingerprint(),
+            "online": json.dumps(self.config["online"], sort_keys=True),
+            "seed": self.seed,
+            "stream": self._stream.state_dict(),
+            "seen": [list(row) for row in self._seen],
+            "updates": self.updates,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state_dict` gave.
+
+        Raises:
+            UserError: if it is of another network, or of another kind of belief.
+        """
+        own = self.state_dict()
+        for name, what in (("network", "network"), ("online", "belief, update or temperature")):
+            if state[name] != own[name]:
+                raise UserError(f"the belief that was saved is of another {what} than this agent's")
+        self._stream.load_state_dict(state["stream"])
+        self._seen.extend(tuple(row) for row in state["seen"])
+        self.seed, self.updates = state["seed"], state["updates"]
+
+    def _row(self, values: ArrayLike, size: int, what: str) -> Tensor:
+        """A vector as one float32 row ``[1, size]``."""
+        array = np.asarray(values, dtype=np.float32)
+        if array.shape != (size,):
+            hint = "; make the environment by pyro_dynamics.make, or by its family's make" if "obs" in what else ""
+            raise UserError(f"{what} must be a vector of {size} numbers, not of shape {list(array.shape)}{hint}")
+        if not np.isfinite(array).all():
+            raise UserError(f"{what} must be finite, not {array}")
+        return torch.from_numpy(array)[None]
+
+    def __repr__(self) -> str:
+        kind = self.config["agent"]
+        parts = [self.family.name, kind]
+        if self.agent.belief_dim:
+            online = self.config["online"]
+            parts.append(f"guide {self.config['guide']}, belief {online['belief']}, update {online['update']}")
+        parts.append(f"run {self.run}")
+        parts.append(f"{self.updates} transitions seen" + (f": {self.belief!r}" if self.agent.belief_dim else ""))
+        return f"OnlineAgent({'; '.join(parts)})"

@@ -1,0 +1,230 @@
+"""The Python interface: the same agents and numbers as the commands, one environment, numpy in and out."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+import pyro_dynamics as pd
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.guides import DiagonalGuide
+from pyro_dynamics.rollouts.acting import Acting, act_and_update
+from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.main import main
+from pyro_dynamics.seeding import derive_generator, derive_seed
+
+SMALL: dict[str, Any] = {
+    "rounds": 1,
+    "steps": 25,
+    "episodes": 1,
+    "offline": {"min_steps": 60, "epochs": 2},
+    "controller": {"horizon": 4},
+    "planner_config": {"candidates": 12, "elites": 4},
+}
+FLAGS = "--rounds 1 --steps 25 --episodes 1 --offline.min-steps 60 --offline.epochs 2 --controller.horizon 4"
+COMMAND = ["train", *FLAGS.split(), "--planner.candidates", "12", "--planner.elites", "4"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("interface") / "run"
+    pd.train("pendulum-gravity", out=out, **SMALL)
+    return out
+
+
+def loop(agent: Any, env: gymnasium.Env, steps: int, seed: int = 0) -> list[np.ndarray]:
+    """The states of the loop of the user's own."""
+    observation, _ = env.reset(seed=derive_seed(seed, "adapt", 0, "reset", 0))
+    states = [observation]
+    for _ in range(steps):
+        action = agent.act(observation)
+        following, *_ = env.step(action)
+        agent.update(observation, action, following)
+        observation = following
+        states.append(observation)
+    return states
+
+
+def test_train_has_the_numbers_of_the_command(run: Path, tmp_path: Path) -> None:
+    assert main([*COMMAND, "--out", str(tmp_path / "command")]) == 0
+    assert (run / "metrics.jsonl").read_bytes() == (tmp_path / "command" / "metrics.jsonl").read_bytes()
+    assert (run / "config.json").read_text() == (tmp_path / "command" / "config.json").read_text()
+
+
+def test_one_environment_acts_and_believes_as_the_batched_loop_does(run: Path) -> None:
+    agent = pd.load(run, seed=3)
+    states = loop(agent, pd.make("pendulum-gravity", 7.0, max_steps=12), 12, seed=3)
+    _, _, family, trained = load_run(run)
+    group = group_for(trained, family, [7.0])
+    envs = family.make_vector([7.0], 12)
+    draws = derive_generator(3, "adapt", 0, "actions")
+    steps = list(act_and_update(group, envs, [derive_seed(3, "adapt", 0, "reset", 0)], draws, Acting()))
+    assert_array_equal(np.stack(states[1:]), torch.cat([step.next_state for step in steps]).numpy())
+    assert_array_equal(agent.belief.mean, group.beliefs()[0][0].numpy())
+    assert_array_equal(agent.belief.sd, group.beliefs()[1][0].numpy())
+
+
+def test_the_same_call_loads_and_another_setting_is_refused(run: Path) -> None:
+    before = (run / "checkpoints" / "round-001.pt").stat().st_mtime_ns
+    again = pd.train("pendulum-gravity", out=run, **SMALL)
+    assert again.run == run
+    assert (run / "checkpoints" / "round-001.pt").stat().st_mtime_ns == before
+    with pytest.raises(UserError, match="steps"):
+        pd.train("pendulum-gravity", out=run, **{**SMALL, "steps": 26})
+
+
+def test_torch_is_left_as_it_was(run: Path) -> None:
+    torch.set_flush_denormal(False)
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    agent = pd.load(run, threads=2)
+    loop(agent, pd.make("pendulum-gravity", 7.0), 2)
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), state)
+    assert float(torch.tensor([1e-310], dtype=torch.float64) * 1) > 0
+
+
+def test_a_saved_agent_goes_on_as_if_it_had_never_been_left(run: Path, tmp_path: Path) -> None:
+    agent, env = pd.load(run), pd.make("pendulum-gravity", 7.0)
+    observation = loop(agent, env, 5)[-1]
+    agent.save(tmp_path / "saved")
+    other = pd.load(tmp_path / "saved")
+    assert other.updates == 5
+    assert_array_equal(other.belief.mean, agent.belief.mean)
+    assert_array_equal(other.act(observation), agent.act(observation))
+    assert len(other.observed()) == len(agent.observed())
+    with pytest.raises(UserError, match="exists already"):
+        agent.save(tmp_path / "saved")
+    fresh = pd.load(tmp_path / "saved", belief="recursive")  # another belief begins at the prior
+    assert fresh.updates == 0
+
+
+def test_belief_returns_to_the_prior_when_asked_alone(run: Path) -> None:
+    agent = pd.load(run)
+    prior = agent.belief.mean
+    loop(agent, pd.make("pendulum-gravity", 7.0), 4)
+    learned = agent.belief.mean
+    assert not np.array_equal(learned, prior)
+    agent.reset()
+    assert_array_equal(agent.belief.mean, learned)
+    agent.reset_belief()
+    assert_array_equal(agent.belief.mean, prior)
+    assert agent.updates == 0
+
+
+def test_decoded_intervals_are_those_of_the_gaussian(run: Path) -> None:
+    """A linear map of a Gaussian belief is a Gaussian, whose quantiles are known."""
+    agent = pd.load(run, belief="recursive", update="kalman")
+    loop(agent, pd.make("pendulum-gravity", 7.0), 3)
+    belief = agent.belief
+    decoded = belief.decode(0.9)
+    tree = agent.to_datatree(draws=20_000)
+    assert decoded.names == ("gravity",)
+    assert decoded.units == ("m/s^2",)
+    assert_allclose(decoded.low, decoded.mean - 1.645 * decoded.sd, atol=0.08 * float(decoded.sd[0]))
+    assert_allclose(decoded.high, decoded.mean + 1.645 * decoded.sd, atol=0.08 * float(decoded.sd[0]))
+    assert_allclose(float(tree["posterior"]["gravity"].std()), decoded.sd[0], rtol=0.05)
+    assert_allclose(belief.sample(20_000).mean(0), belief.mean, atol=0.03 * float(belief.sd.max()) + 1e-6)
+    assert f"{decoded.mean[0]:.2f} m/s^2" in str(decoded)
+
+
+def test_reading_a_belief_does_not_change_what_comes(run: Path) -> None:
+    looked, blind = pd.load(run), pd.load(run)
+    env = pd.make("pendulum-gravity", 7.0)
+    observation, _ = env.reset(seed=0)
+    looked.belief.sample(10)
+    looked.belief.decode()
+    looked.predict(observation, np.zeros((3, 1)))
+    repr(looked)
+    assert_array_equal(looked.act(observation), blind.act(observation))
+
+
+def test_predictions_narrow_to_the_dynamics(run: Path) -> None:
+    agent = pd.load(run)
+    start = np.array([1.0, 0.0, 0.0], dtype=np.float32)
+    predicted = agent.predict(start, np.zeros((6, 1)), draws=90)
+    assert predicted.draws.shape == (90, 6, 3)
+    low, high = predicted.interval(0.5)
+    assert (low <= high).all()
+    assert (predicted.sd[5] > predicted.sd[0]).any()
+    assert agent.predict(start, np.zeros(1)).draws.shape[1:] == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda agent: agent.act(np.zeros(4)), "observation must be a vector of 3"),
+        (lambda agent: agent.act(np.full(3, np.nan)), "must be finite"),
+        (lambda agent: agent.update(np.zeros(3), np.zeros(2), np.zeros(3)), "action must be a vector of 1"),
+        (lambda agent: agent.predict(np.zeros(3), np.zeros((4, 2))), "actions must be a vector of 1"),
+        (lambda agent: agent.to_datatree(), "still the prior"),
+        (lambda agent: agent.belief.decode(1.5), "between 0 and 1"),
+        (lambda agent: pd.train(rounds=1, guid="flow"), "unknown setting 'guid'"),
+        (lambda agent: pd.train(rounds=1, offline={"min_stepz": 1}), "min_stepz"),
+        (lambda agent: pd.train("nosuch"), "unknown family"),
+        (lambda agent: pd.train(preset="nosuch"), "unknown preset"),  # type: ignore[arg-type]
+        (lambda agent: pd.load("nosuch"), "not a run folder"),
+        (lambda agent: pd.make("pendulum-gravity", "fast"), "gravity"),
+    ],
+)
+def test_mistakes_are_named(run: Path, call: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        call(pd.load(run))
+
+
+def test_parts_of_ones_own_as_objects(tmp_path: Path) -> None:
+    class OwnGuide(DiagonalGuide):
+        pass
+
+    OwnGuide.__module__, OwnGuide.__qualname__ = "__main__", "OwnGuide"  # as in a notebook
+    family = pd.find_family("pendulum-gravity")
+    own = pd.Family("own-pendulum", family.environment, "gravity", "m/s^2", (3.0, 6.0), (4.0,), family.task)
+    agent = pd.train(own, guide=OwnGuide, out=tmp_path / "own", **SMALL)
+    assert type(agent.agent.guide).__name__ == "OwnGuide"
+    assert agent.family is own
+    assert pd.load(tmp_path / "own", family=lambda: own, parts={"guide": OwnGuide}).family is own
+    other = pd.Family("pendulum-gravity", family.environment, "gravity", "m/s^2", (3.0, 6.0), (4.0,), family.task)
+    with pytest.raises(UserError, match="another name"):
+        pd.make(other)
+
+
+def test_make_takes_numbers_schedules_and_settings() -> None:
+    assert pd.make("pendulum-gravity").reset(seed=0)[1]["context"] == 6.0
+    env = pd.make("pendulum-gravity", "0:9,2:3", max_steps=4, render_mode="rgb_array")
+    env.reset(seed=0)
+    contexts = [env.step(np.zeros(1, dtype=np.float32))[4]["context"] for _ in range(3)]
+    assert contexts[0] == 9.0
+    assert contexts[-1] == 3.0
+
+
+def test_agents_without_a_latent_say_so(tmp_path: Path) -> None:
+    agent = pd.train(agent="generalist", out=tmp_path / "generalist", **SMALL)
+    assert agent.belief.mean.shape == (0,)
+    with pytest.raises(UserError, match="infers no latent"):
+        agent.belief.decode()
+    oracle = pd.train(agent="oracle", out=tmp_path / "oracle", **SMALL)
+    oracle.set_context(7.0)
+    assert oracle.act(np.array([1.0, 0.0, 0.0])).shape == (1,)
+
+
+def test_fit_learns_from_a_file_and_follows_a_stream(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    gain = np.repeat([0.5, 1.0, 2.0], 200)
+    state, action = rng.normal(size=(600, 1)), rng.uniform(-1, 1, size=(600, 1))
+    following = state + gain[:, None] * action
+    step = np.tile(np.arange(200), 3)
+    np.savez(tmp_path / "log.npz", state=state, action=action, next_state=following, gain=gain, episode=gain, step=step)
+    small = {"offline": {"min_steps": 1500}, "ensemble": {"members": 2}}
+    agent = pd.fit(tmp_path / "log.npz", group="gain", unit="m", out=tmp_path / "fitted", **small)
+    for _ in range(30):
+        x, u = rng.normal(size=1), rng.uniform(-1, 1, size=1)
+        agent.update(x, u, x + 1.5 * u)
+    assert agent.belief.decode().mean[0] == pytest.approx(1.5, abs=0.3)
+    assert_allclose(agent.predict(np.zeros(1), np.ones(1)).mean, [[1.5]], atol=0.3)
+    with pytest.raises(UserError, match="no simulator"):
+        agent.act(np.zeros(1))
+    with pytest.raises(UserError, match="unknown setting 'rounds'"):
+        pd.fit(tmp_path / "log.npz", group="gain", rounds=3)
