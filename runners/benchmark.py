@@ -27,6 +27,7 @@ BENCHMARKS = {
     "tracking": "recorded by `pyro-dynamics track`: tables and figures",
     "accuracy": "recorded by `pyro-dynamics accuracy`: tables",
     "reproduction": "recorded by `pyro-dynamics reproduce`: the report",
+    "index": "the pages with recorded rows, and where the rows come from",
     "pages": "renew the tables of pages from recorded rows",
 }
 """Each is a module of ``runners/benchmarks`` with ``Flags``, ``table`` and, where it measures, ``measure_rows``."""
@@ -95,8 +96,9 @@ def recordings_of(name: str, module: Any, path: Path) -> list[Recording]:
 
 
 def show(module: Any, recording: Recording) -> str:
-    """Its table, and where its rows come from."""
-    return f"{module.table(recording)}\n\n{recording.source}"
+    """Its table, and where its rows come from, unless the table says so itself."""
+    table: str = module.table(recording)
+    return f"{table}\n\n{recording.source}" if recording.provenance else table
 
 
 def report(arguments: Sequence[str]) -> str:

@@ -14,6 +14,11 @@ BLOCK = re.compile(r"(<!-- begin: (?P<command>[^>]*?) -->\n)(?P<body>.*?)(<!-- e
 COMMAND = ("pyro-dynamics", "benchmark")
 
 
+def commands(text: str) -> list[list[str]]:
+    """The arguments of ``pyro-dynamics benchmark`` in the markers of a page."""
+    return [shlex.split(block["command"])[2:] for block in BLOCK.finditer(text)]
+
+
 def renew(text: str, report: Callable[[Sequence[str]], str]) -> str:
     """A page with its marked tables as their commands print them now.
 

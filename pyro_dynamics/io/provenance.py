@@ -26,6 +26,10 @@ INSTRUCTIONS = {
 """What decides which kernels run, by the words of ``/proc/cpuinfo``."""
 
 
+UNKNOWN = {"version": "unknown"}
+"""Of rows beside which nothing was stored."""
+
+
 def provenance() -> dict[str, Any]:
     """What ran here and now, as plain data.
 

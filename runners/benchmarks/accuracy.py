@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyro_dynamics.benchmarks.recording import Recording
+from pyro_dynamics.io.provenance import UNKNOWN
 from pyro_dynamics.io.reuse import not_made, read_made
 from pyro_dynamics.runners.accuracy import tables_of
 from pyro_dynamics.runners.benchmarks.common import ReportFlags
@@ -28,7 +29,7 @@ def read(path: Path) -> list[Recording]:
     values = read_made(file, "the rows of an accuracy")
     if not isinstance(values.get("flags"), dict):
         raise not_made(file, "the rows of an accuracy")
-    return [Recording("accuracy", values["flags"], [values], values.get("provenance", {}))]
+    return [Recording("accuracy", values["flags"], [values], values.get("provenance") or UNKNOWN)]
 
 
 def table(recording: Recording) -> str:

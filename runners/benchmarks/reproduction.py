@@ -9,6 +9,7 @@ from pyro_dynamics.data_files import parse_json, read_text
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError, first_line
 from pyro_dynamics.io.files import make_folder
+from pyro_dynamics.io.provenance import UNKNOWN
 from pyro_dynamics.io.reuse import not_made, read_made
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.reports.report import Report
@@ -54,7 +55,7 @@ def read(path: Path) -> list[Recording]:
         file.stem: read_made(file, "an influence") for file in sorted(path.glob("influence/*.json"))
     }
     source = path / "provenance.json"
-    return [Recording("reproduction", settings, rows, read_made(source) if source.is_file() else {})]
+    return [Recording("reproduction", settings, rows, read_made(source) if source.is_file() else UNKNOWN)]
 
 
 def report_of(recording: Recording) -> Report:
