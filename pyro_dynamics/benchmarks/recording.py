@@ -1,12 +1,13 @@
 """Recorded rows of a benchmark: one JSON file with what was measured, by which settings, and where."""
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
 from pyro_dynamics.data_files import structure
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.files import ensure_parent, plain, write_json
+from pyro_dynamics.io.files import ensure_parent, plain, write_bytes
 from pyro_dynamics.io.provenance import describe_provenance, provenance
 from pyro_dynamics.io.reuse import not_made, read_made
 from pyro_dynamics.io.untrusted_folders import stamped, unstamped
@@ -46,12 +47,16 @@ class Recording:
 
 
 def save_recording(recording: Recording, file: Path) -> None:
-    """Write it whole.
+    """Write it whole, with a line for each row.
 
     Raises:
         UserError: if the file cannot be written.
     """
-    write_json(ensure_parent(file), stamped(plain(vars(recording))))
+    values = stamped(plain(vars(recording)))
+    rows = ",\n".join(json.dumps(row) for row in values["rows"])
+    parts = [f'"{name}": {json.dumps(value)}' for name, value in values.items() if name != "rows"]
+    text = ",\n".join([*parts, f'"rows": [\n{rows}\n]'])
+    write_bytes(ensure_parent(file), f"{{\n{text}\n}}\n".encode())
 
 
 def read_recordings(path: Path, benchmark: str) -> list[Recording]:
