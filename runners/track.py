@@ -45,8 +45,8 @@ class TrackFlags:
 
     Every belief and update acts through the same schedule with the same seeds, beside the oracle-reset baseline, whose
     belief returns to the prior when the truth changes. Prints a table with the verdict that `adapt` and `diagnose` give
-    of the same stream; stores it, every step and a figure in DIR/track/SCHEDULE. What was measured before is not
-    measured again, so a killed command resumes where it was.
+    of the same stream; stores it, every step, a figure and rows for `benchmark tracking` in DIR/track/SCHEDULE. What
+    was measured before is not measured again, so a killed command resumes where it was.
     """
 
     dir: tyro.conf.Positional[Path]

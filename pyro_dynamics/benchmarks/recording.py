@@ -83,4 +83,13 @@ def _read(file: Path, benchmark: str | None = None) -> Recording:
         raise not_made(file, "recorded rows", fault) from None
     if benchmark not in (None, stored["benchmark"]):
         raise UserError(f"{file} holds rows of {stored['benchmark']!r}, not of {benchmark!r}")
-    return Recording(**stored)
+    return Recording(**{**stored, "rows": _with_numbers(stored["rows"])})
+
+
+def _with_numbers(value: Any) -> Any:
+    """What JSON has no numbers for, as numbers again."""
+    if isinstance(value, dict):
+        return {name: _with_numbers(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_with_numbers(part) for part in value]
+    return float(value) if value in ("nan", "inf", "-inf") else value

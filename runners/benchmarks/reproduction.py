@@ -14,7 +14,10 @@ from pyro_dynamics.io.reuse import not_made, read_made
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.reports.report import Report
 from pyro_dynamics.reports.report_folder import write_report
-from pyro_dynamics.reports.reproduction_report import findings
+from pyro_dynamics.reports.reproduction_report import claims_table, findings
+from pyro_dynamics.reproduction.claims import claims
+from pyro_dynamics.reproduction.latent_rows import LatentRows
+from pyro_dynamics.reproduction.score_rows import Scores
 from pyro_dynamics.runners.benchmarks.common import ReportFlags
 
 
@@ -68,8 +71,9 @@ def report_of(recording: Recording) -> Report:
 
 def table(recording: Recording) -> str:
     """The paper's claims, as Markdown."""
-    claims = report_of(recording).sections[0].tables[0]
-    return markdown_table(claims.head, claims.rows)
+    rows, family = recording.rows[0], recording.settings["family"]
+    found = claims_table(claims(Scores(rows["scores"], family), LatentRows(rows["latents"], family)))
+    return markdown_table(found.head, found.rows)
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

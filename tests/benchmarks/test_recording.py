@@ -1,6 +1,7 @@
 """Recorded rows are read as they were written, and refused in one line where they are something else."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from pyro_dynamics.benchmarks.pages import commands, renew
 from pyro_dynamics.benchmarks.recording import Recording, read_recordings, save_recording
 from pyro_dynamics.errors import UserError
 
-SAVED = Recording("speed", {"calls": 3}, [{"work": "plan", "cpu_s": 0.5}], {"commit": "abc", "date": "2026-01-01"})
+ROWS = [{"work": "plan", "cpu_s": 0.5}, {"work": "update", "cpu_s": math.inf, "each": [1.0, -math.inf]}]
+SAVED = Recording("speed", {"calls": 3}, ROWS, {"commit": "abc", "date": "2026-01-01"})
 
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
@@ -27,7 +29,10 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
         ("{", "cannot be read"),
         (json.dumps({"format": 99}), "newer version"),
         (json.dumps({"format": 1, "benchmark": "speed", "rows": 3, "settings": {}, "provenance": {}}), "rows"),
-        (json.dumps({"format": 1, **vars(SAVED), "benchmark": "cadm"}), "holds rows of 'cadm', not of 'speed'"),
+        (
+            json.dumps({"format": 1, **vars(SAVED), "rows": [], "benchmark": "cadm"}),
+            "holds rows of 'cadm', not of 'speed'",
+        ),
     ],
     ids=["missing", "a list", "damaged", "newer", "no rows", "another benchmark"],
 )
