@@ -16,16 +16,8 @@ from pyro_dynamics.runners.main import main
 
 TINY = ["--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "20", "--offline.epochs", "1"]
 TINY += ["--ensemble.hidden", "8", "--ensemble.weight-decay", "0", "0", "--controller.horizon", "3"]
-TINY += [
-    "--controller.particles",
-    "5",
-    "--planner.candidates",
-    "8",
-    "--planner.elites",
-    "2",
-    "--planner.iterations",
-    "1",
-]
+TINY += ["--controller.particles", "3", "--planner.candidates", "8", "--planner.elites", "2"]
+TINY += ["--planner.iterations", "1"]
 
 
 @pytest.fixture(scope="module")
