@@ -125,6 +125,10 @@ class AgentGroup:
         draws, log_q = (torch.cat(part, 1)[:, order] for part in zip(*parts, strict=True))
         return draws, log_q
 
+    def changed(self) -> Tensor:
+        """Where the last update of a belief found that its environment has changed, booleans ``[K]``."""
+        return torch.cat([agent.belief.changed for agent in self.agents])[self._order()]
+
     def _order(self) -> Tensor:
         """Where each environment stands among those of all agents, one agent after the other."""
         return torch.tensor([environment for share in self.shares for environment in share]).argsort()

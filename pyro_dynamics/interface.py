@@ -1,47 +1,37 @@
 """The Python interface: train, fit, load and make, with the words of the command line."""
 
-import hashlib
-import json
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import gymnasium
 
-from pyro_dynamics.datasets.log_arrays import ColumnNames
 from pyro_dynamics.datasets.sources import Source, read_data, source_names
 from pyro_dynamics.environments import FAMILIES, Family, Schedule, find_family
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.gymnasium_ids import IDS
 from pyro_dynamics.io.online_state import load_online
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.online_agent import OnlineAgent
 from pyro_dynamics.processor import computing
-from pyro_dynamics.runners.common.configuration import (
-    CHOICES,
-    OnlineConfig,
-    Preset,
-    RunConfig,
-    from_json,
-    online_for,
-    preset_config,
-    require_sizes,
-    to_json,
-    with_choices,
-)
+from pyro_dynamics.rollouts.trackers.contract import TrackerName
+from pyro_dynamics.runners.common.configuration import CHOICES, Preset, from_json, to_json
 from pyro_dynamics.runners.common.factory import group_for, load_run
-from pyro_dynamics.runners.fit import FitConfig, fit_run
+from pyro_dynamics.runners.common.settings_by_name import (
+    column_names,
+    fit_config,
+    folder_suffix,
+    online_config,
+    train_config,
+)
 from pyro_dynamics.runners.fit import default_name as default_fit_name
+from pyro_dynamics.runners.fit import fit_run
 from pyro_dynamics.runners.train import default_name, train_or_resume
 
 FamilyLike = str | Family | Callable[[], Family]
 """A family by its name or as ``module:callable``, as an object, or as the function that makes it."""
 BUILT_IN = frozenset(FAMILIES)
 """Names that a family of the user's own cannot have."""
-LONGEST = 60
-"""Characters of the settings in a folder's name; what is longer is a digest."""
 STEPS = 1000
 """Of an episode of an environment of the user's own, where nothing else is said."""
 
@@ -52,6 +42,8 @@ def train(
     *,
     seed: int = 0,
     out: str | Path | None = None,
+    tracker: TrackerName = "none",
+    step_limit: float | None = None,
     threads: int = 1,
     **settings: Any,
 ) -> OnlineAgent:
@@ -64,6 +56,8 @@ def train(
         preset: where the settings come from that are not given: quick, cpu, realtime or paper.
         seed: names every random stream.
         out: folder of the run; by default one in ``runs/``, named after the family and the settings given here.
+        tracker: where the metrics of each round are written too: tensorboard, wandb, trackio or none.
+        step_limit: seconds that a step of an environment may take; then it is left out as one that raises.
         threads: processor threads.
         settings: fields of ``config.json``, such as ``rounds=4``, ``guide="flow"``, ``belief="power"``,
             ``offline={"min_steps": 500}``. A guide, belief, update or planner may also be a class of one's own.
@@ -80,10 +74,10 @@ def train(
         agent = pyro_dynamics.train("pendulum-gravity", rounds=2, guide="full-rank")
     """
     chosen = named_family(family)
-    config = run_config(chosen, preset, seed, settings)
-    path = Path(out) if out is not None else Path("runs") / (default_name(config) + _suffix(settings))
+    config = train_config(chosen, preset, seed, settings)
+    path = Path(out) if out is not None else Path("runs") / (default_name(config) + folder_suffix(settings))
     with computing(threads):
-        folder = train_or_resume(config, path)
+        folder = train_or_resume(config, path, step_limit=step_limit, tracker=tracker)
     if (folder.last_round or 0) > config.rounds:
         raise UserError(
             f"{path} has {folder.last_round} rounds already, more than {config.rounds}: load it, or give out="
@@ -126,15 +120,12 @@ def fit(
     Raises:
         UserError: if the data or a setting makes no sense, or the folder holds something.
     """
-    allowed = _names(FitConfig) | _names(OnlineConfig) - {"online"}
-    start = replace(RunConfig(), **{name: getattr(FitConfig(), name) for name in _names(FitConfig)})
-    config = _merged(_chosen(start, settings), {**settings, "seed": seed}, among=allowed)
-    chosen = FitConfig(**{name: getattr(config, name) for name in _names(FitConfig)})
+    config = fit_config(seed, settings)
     name = None if family is None else named_family(family)
-    path = Path(out) if out is not None else Path("runs") / default_fit_name(chosen)
+    path = Path(out) if out is not None else Path("runs") / default_fit_name(config)
     with computing(threads):
-        read = read_data(data, group, _column_names(columns or {}))
-        fit_run(chosen, read, path, sources=source_names(data), unit=unit, held_out_share=hold_out, family=name)
+        read = read_data(data, group, column_names(columns or {}))
+        fit_run(config, read, path, sources=source_names(data), unit=unit, held_out_share=hold_out, family=name)
     needed = config.agent == "specialist"
     return load(path, context=read.labels[0] if needed else None, seed=seed, threads=threads)
 
@@ -153,8 +144,8 @@ def load(
     """Open the folder of a run.
 
     Args:
-        path: the folder, of a training, of a fit, or one that :meth:`OnlineAgent.save` wrote: then the belief stands
-            where it stood.
+        path: the folder of a training or a fit, or a zip of one that ``pyro-dynamics share`` made; or a folder that
+            :meth:`OnlineAgent.save` wrote: then the belief stands where it stood.
         context: the true hidden parameter, which an oracle needs, and a specialist to be chosen by.
         checkpoint: the round whose model is taken; the newest by default.
         seed: names the random streams of acting and updating.
@@ -173,14 +164,13 @@ def load(
     for kind, part in (parts or {}).items():
         CHOICES[kind].word_for(part)
     config = from_json(RunFolder.open(path).config)
-    followed = _merged(_chosen(config, online), online, among=_names(OnlineConfig)).online
     if context is None and config.agent in ("oracle", "specialist"):
         raise UserError(f"agents of the kind {config.agent} need the true hidden parameter: give context=")
     with computing(threads):
-        run, config, found, trained = load_run(path, checkpoint, followed)
+        run, config, found, trained = load_run(path, checkpoint, online_config(config, online))
         group = group_for(trained, found, [None if context is None else found.parse_context(context)])
     agent = OnlineAgent(run, to_json(config), found, trained, group, seed, threads)
-    kept = load_online(path)
+    kept = load_online(run.path)
     if kept is not None and not online and checkpoint is None:
         agent.load_state_dict(kept)
     return agent
@@ -196,7 +186,7 @@ def make(
         context: the hidden parameter, or how it changes: a number, a tuple of several, a name, a schedule such as
             ``"0:9,40:3"``, or a :class:`~pyro_dynamics.environments.Schedule`; by default the middle one of those that
             are trained on.
-        max_steps: after which an episode is truncated.
+        max_steps: after which an episode is truncated; by default as Gymnasium's own environment of that kind.
         settings: of the environment's constructor, such as ``render_mode="rgb_array"``.
 
     Returns:
@@ -206,7 +196,7 @@ def make(
         UserError: if there is no such family or context.
     """
     found = find_family(named_family(family))
-    steps = STEPS if max_steps is None else max_steps
+    steps = IDS.get(found.name, ("", STEPS))[1] if max_steps is None else max_steps
     if context is None:
         context = found.train[len(found.train) // 2]
     if isinstance(context, str) and ":" in context:
@@ -231,72 +221,3 @@ def named_family(family: FamilyLike) -> str:
         raise UserError(f"there is a family {family.name!r} already: give your own another name")
     FAMILIES[family.name] = family
     return family.name
-
-
-def run_config(family: str, preset: Preset, seed: int, settings: Mapping[str, Any]) -> RunConfig:
-    """The preset's configuration with some fields changed.
-
-    Raises:
-        UserError: if a field does not exist, or its value makes no sense.
-    """
-    if preset not in get_args(Preset):
-        raise UserError(f"unknown preset {preset!r}: choose one of {', '.join(get_args(Preset))}")
-    allowed = (_names(RunConfig) | _names(OnlineConfig)) - {"family", "preset", "online"}
-    config = _merged(_chosen(preset_config(family, preset), settings), {**settings, "seed": seed}, among=allowed)
-    require_sizes(config)
-    return config
-
-
-def _chosen(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
-    """A configuration with the guide, belief, update and planner that some settings name, each with its defaults."""
-    words = {name: CHOICES[name].word_for(settings[name]) for name in CHOICES if name in settings}
-    arguments = [part for name, word in words.items() for part in (f"--{name}", word)]
-    config = with_choices(config, arguments)
-    return replace(config, online=with_choices(online_for(config.guide, config.online), arguments))
-
-
-def _merged(config: RunConfig, settings: Mapping[str, Any], among: set[str]) -> RunConfig:
-    """A configuration with some fields changed; those of the belief stand beside the others, as flags do."""
-    unknown = sorted(set(settings) - among)
-    if unknown:
-        raise UserError(f"unknown setting {unknown[0]!r}: choose among {', '.join(sorted(among))}")
-    data = to_json(config)
-    for name, value in settings.items():
-        there = data["online"] if name in data["online"] else data
-        there[name] = CHOICES[name].word_for(value) if name in CHOICES else _nested(name, there[name], value)
-    return from_json(data, "these settings make no sense: {}")
-
-
-def _nested(name: str, there: Any, value: Any) -> Any:
-    """A value as plain data; of a group of settings only those that are given are changed."""
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    if not isinstance(value, Mapping):
-        return value
-    unknown = sorted(set(value) - set(there))
-    if unknown:
-        raise UserError(f"{name} has no setting {unknown[0]!r}: choose among {', '.join(there)}")
-    return {**there, **value}
-
-
-def _names(config: type) -> set[str]:
-    return {field.name for field in fields(config)}
-
-
-def _column_names(columns: Mapping[str, str]) -> ColumnNames:
-    unknown = sorted(set(columns) - _names(ColumnNames))
-    if unknown:
-        raise UserError(f"columns has no entry {unknown[0]!r}: choose among {', '.join(sorted(_names(ColumnNames)))}")
-    return ColumnNames(**columns)
-
-
-def _suffix(settings: Mapping[str, Any]) -> str:
-    """What distinguishes a run with other settings from the command's own, in the name of its folder."""
-    plain = {name: _nested(name, value, value) if is_dataclass(value) else value for name, value in settings.items()}
-    words = [
-        f"-{name}-{CHOICES[name].word_for(value) if name in CHOICES else json.dumps(value)}"
-        for name, value in plain.items()
-    ]
-    text = re.sub(r'["{} ]', "", "".join(words))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return file_name(text) if len(text) <= LONGEST else f"-{digest}"

@@ -2,7 +2,6 @@
 
 import pyro
 import torch
-from scipy.stats import t as student_t
 from torch import Tensor, nn
 from torch.distributions import (
     Distribution,
@@ -118,6 +117,8 @@ def marginal_cdf(distribution: Distribution, targets: Tensor, factor: Tensor | N
         centre = base.loc if isinstance(base, StudentT) else base.mean
         targets = centre + (targets - centre) / factor
     if isinstance(base, StudentT):
+        from scipy.stats import t as student_t  # here, as it takes long
+
         standard = ((targets - base.loc) / base.scale).detach().numpy()
         return torch.from_numpy(student_t.cdf(standard, base.df.detach().numpy())).to(targets)
     try:

@@ -4,13 +4,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 import tyro
 from tqdm import tqdm
 
@@ -22,27 +21,31 @@ from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Family, Schedule
 from pyro_dynamics.environments.checked_env import limit_steps
 from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.example_schedule import example_schedule, in_words
+from pyro_dynamics.environments.schedule_text import schedule_text
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.files import make_folder, write_bytes, write_json, write_json_lines, write_whole
+from pyro_dynamics.io.files import make_folder, write_json
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.io.stream_folder import Adaptation
+from pyro_dynamics.io.stream_folder import Adaptation, write_adaptation
 from pyro_dynamics.io.untrusted_folders import file_name, stamped
-from pyro_dynamics.plots.figures import draw_adaptation
+from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.plots.video import Film, make_environments
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.rollouts.acting import ContextChange
 from pyro_dynamics.rollouts.adaptation import BELIEF_DRAWS, AdaptationStep, adapt, replay
-from pyro_dynamics.rollouts.adaptation_summary import as_row, coverage_line, line, summarise
+from pyro_dynamics.rollouts.adaptation_lines import SummaryLines
+from pyro_dynamics.rollouts.adaptation_summary import as_row, coverage_line, summarise
 from pyro_dynamics.rollouts.fault_log import Faults
 from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
 from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
-from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, online_defaults
+from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, RunConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.common.logged_stream import read_stream
+from pyro_dynamics.runners.common.result_names import name_of_flags
 from pyro_dynamics.runners.main import run_as_module
-from pyro_dynamics.transitions import Transitions
+from pyro_dynamics.seeding import derive_generator
 
 UNFINISHED = "unfinished"
 """The folder of the steps of an adaptation that has not come to its end, inside that of its results."""
@@ -52,10 +55,12 @@ UNFINISHED = "unfinished"
 class AdaptFlags:
     """Act in one environment with a trained model, updating the belief after every step (Eq. 5).
 
-    With --replay it follows logged steps instead, without acting. The belief begins at the prior N(0, I). Prints a line
-    a step, and stores the steps as JSON lines, the transitions, draws of the belief, a summary and a figure in
-    DIR/adapt/NAME. At the end it reports how many of the targets lay in their 90 % intervals before they were seen, and
-    the verdict that `diagnose` also gives: believe, stale, overconfident, out of the trained range, collapsed, ...
+    Without --context and --schedule the hidden parameter changes once, after a fifth of the steps, between two values
+    that were not trained on. With --replay it follows logged steps instead, without acting. The belief begins at the
+    prior N(0, I). Prints a line for every tenth of the steps and at every change, and stores the steps as JSON lines,
+    the transitions, draws of the belief, a summary and a figure in DIR/adapt/NAME. At the end it reports how many of
+    the targets lay in their 90 % intervals before they were seen, and the verdict that `diagnose` also gives: believe,
+    stale, overconfident, out of the trained range, collapsed, ...
 
     The steps are brought to the disk every second. If it is stopped, the same command resumes after the last of them;
     one with --video begins anew.
@@ -81,7 +86,7 @@ class AdaptFlags:
     columns: Annotated[ColumnNames, tyro.conf.arg(name="")] = field(default_factory=ColumnNames)
     realtime: bool = False
     """Plan and update within a real-time budget of 50 ms, as the preset `realtime` does, whatever the run was trained
-    with; the first update compiles, which takes some ten seconds."""
+    with; the first update compiles, which takes up to a minute."""
     video: bool = False
     """Film the episode, with the belief beside it."""
     steps: int | None = None
@@ -96,8 +101,12 @@ class AdaptFlags:
     step_limit: float | None = None
     """Seconds that one step or reset of an environment may take; then it is left out as one that raises. No limit by
     default."""
+    every: int | None = None
+    """Print a line for every so many steps, 1 for each; a tenth of them by default."""
     quiet: bool = False
     """Print only the summary."""
+    figure_format: FigureFormat = "png"
+    """Of the figure; pdf and svg, for print, are written beside the PNG."""
     threads: int = 1
     """CPU threads."""
     device: Device | None = None
@@ -105,9 +114,16 @@ class AdaptFlags:
 
 
 def parse(arguments: Sequence[str]) -> AdaptFlags:
-    """The flags; how beliefs are updated comes from the run, where it is not given."""
+    """The flags; how beliefs are updated comes from the run, where it is not given.
+
+    Raises:
+        UserError: if a number makes no sense.
+    """
     defaults = AdaptFlags(dir=tyro.MISSING, online=online_defaults(arguments))
-    return tyro.cli(AdaptFlags, prog="pyro-dynamics adapt", args=arguments, default=defaults)
+    flags = tyro.cli(AdaptFlags, prog="pyro-dynamics adapt", args=arguments, default=defaults)
+    if flags.every is not None and flags.every < 1:
+        raise UserError(f"--every must be positive, not {flags.every}")
+    return flags
 
 
 @dataclass(frozen=True)
@@ -120,6 +136,7 @@ class Episode:
         steps: how many, at most.
         out: the folder of the results.
         source: what the summary says of where the steps come from.
+        prior: draws of what is believed before the first step, ``[S, d]``.
         film: the video, if there is to be one.
         faults: what the environment does wrong on the way, which ends the stream.
     """
@@ -129,6 +146,7 @@ class Episode:
     steps: int
     out: Path
     source: dict[str, Any]
+    prior: np.ndarray
     film: Film | None = None
     faults: Faults = field(default_factory=Faults)
 
@@ -154,11 +172,13 @@ def main(arguments: Sequence[str]) -> None:
         checkpoint = StreamCheckpoint(
             episode.out / UNFINISHED, decisive | {"context or schedule": truth, "config": asdict(config)}
         )
-        make_steps(flags, episode, checkpoint, family)
+        make_steps(flags, episode, checkpoint, family, trained)
         report_results(flags, episode, checkpoint, settings, family, trained, reached(folder, flags.checkpoint))
 
 
-def make_steps(flags: AdaptFlags, episode: Episode, checkpoint: StreamCheckpoint, family: Family) -> None:
+def make_steps(
+    flags: AdaptFlags, episode: Episode, checkpoint: StreamCheckpoint, family: Family, trained: AgentGroup
+) -> None:
     """Act, or follow the log, from the first step that is not in the checkpoint yet.
 
     Raises:
@@ -169,18 +189,25 @@ def make_steps(flags: AdaptFlags, episode: Episode, checkpoint: StreamCheckpoint
         checkpoint.clear()
     else:
         print(f"resumes after {len(resume_point)} steps, which are in {checkpoint.path}")
-    if not flags.quiet:
-        numbers = f"{'reward':>8} {'log p(s)':>9} {'in 90 %':>8}"
-        print(f"{'step':>5} {family.axis:>20} {numbers}  belief: mean +- sd of each latent")
+    lines = SummaryLines(trained, family, episode.steps, flags.every)
+
+    def show(words: Sequence[str]) -> None:
+        for line in () if flags.quiet else words:
+            tqdm.write(line, file=sys.stdout)
+            sys.stdout.flush()  # also where it goes to a file, which someone may be watching
+
+    if getattr(flags.online.update_config, "compiled", False):
+        print(COMPILES, flush=True)
+    show([lines.head])
     with episode.film or nullcontext():
         stream = episode.stream(resume_point)
         for step in tqdm(stream, initial=checkpoint.steps, total=episode.steps, unit="step", disable=None):
             row = as_row(step)
             checkpoint.add(row, step, episode.stream_state)
-            if not flags.quiet:
-                tqdm.write(line(row), file=sys.stdout)
+            show(lines.add(row, step.draws[:, 0].numpy(), bool(step.changed[0])))
             if episode.film is not None:
                 episode.film.add(step)
+    show(lines.rest())
     if not checkpoint.steps:
         raise episode.faults.now[0]
     checkpoint.save(episode.stream_state)
@@ -201,25 +228,24 @@ def report_results(
         UserError: if the environment broke on the way.
     """
     out, faults, rows = episode.out, episode.faults, checkpoint.rows()
-    summary = summarise(rows, trained, family) | faults.of([0])
-    adaptation = made_by(checkpoint, rows, settings)
-    write_json_lines(out / "steps.jsonl", rows)
-    write_stream(out, adaptation)
+    adaptation = checkpoint.adaptation(rows, settings)
+    summary = summarise(rows, trained, family, adaptation.latent) | faults.of([0])
+    write_adaptation(out, adaptation)
     verdict = judge_adaptation(adaptation, trained, family, expected).verdict
     write_json(out / "summary.json", stamped(settings | summary | {"verdict": asdict(verdict)}))
-    write_bytes(out / "belief.png", figure(rows, trained, family))
+    figures = write_belief_figure(out / "belief.png", adaptation, episode.prior, trained, family, flags.figure_format)
     seconds = checkpoint.arrays("seconds")["seconds"]
     checkpoint.remove()
     rewarded = episode.source.get("rewarded", True)
     print(f"\nreturn over {len(rows)} steps: " + (f"{summary['return']:.1f}" if rewarded else "no rewards were logged"))
     print(f"mean one-step log-likelihood: {summary['log_likelihood']:.2f} nats")
-    print(coverage_line(summary["coverage"]))
+    print(coverage_line(summary["coverage"], len(rows)))
     print(f"{'update' if flags.replay else 'plan and update'}: {1000 * np.median(seconds):.0f} ms per step (median)")
     for entry in summary["belief"]:
         print(f"after step {entry['step']} ({family.axis}: {label(entry['context'])}): {entry['words']}")
     print(verdict.text)
     film = "" if episode.film is None else f"\nvideo: {episode.film.path}"
-    print(f"results: {out}\nfigure: {out / 'belief.png'}{film}")
+    print(f"results: {out}\nfigure: {figures[-1]}{film}")
     if faults.now:
         raise UserError(f"cut short after {len(rows)} steps, whose results were kept: {faults.now[0]}")
 
@@ -238,7 +264,12 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
         )
     if flags.steps is not None and flags.steps < 1:
         raise UserError(f"--steps must be positive, not {flags.steps}")
-    schedule = read_schedule(flags, family, flags.steps or config.steps)
+    if flags.context is None and flags.schedule is None:
+        schedule = example_schedule(family, flags.steps or config.steps)
+        flags = replace(flags, schedule=schedule_text(schedule))
+        print(f"--schedule {flags.schedule}, as none was given: {in_words(schedule, family)}")
+    else:
+        schedule = read_schedule(flags, family, flags.steps or config.steps)
     steps = flags.steps or schedule.length or (schedule.last_change and schedule.last_change + 500) or config.steps
     envs = make_environments(family, [schedule], steps, flags.video)
     limit_steps(envs, flags.step_limit)
@@ -247,6 +278,7 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps))
     film = Film(out / "episode", envs, 0, steps, trained, family) if flags.video else None
     group = group_for(trained, family, [schedule.at(0)])
+    prior = prior_draws(group, flags.seed)
     stream_state, faults = StreamState(group, flags.seed), Faults()
     stream = partial(
         adapt,
@@ -260,7 +292,7 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     )
     source = {"schedule": [list(change) for change in schedule.changes]}
     return Episode(
-        lambda resume_point: stream(resume_point=resume_point), stream_state, steps, out, source, film, faults
+        lambda resume_point: stream(resume_point=resume_point), stream_state, steps, out, source, prior, film, faults
     )
 
 
@@ -286,9 +318,10 @@ def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family
         contexts = [schedule.at(step) for step in range(steps)]
     group = group_for(trained, family, contexts[:1])
     out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, f"replay-{logged.name}", steps))
+    prior = prior_draws(group, flags.seed)
     stream_state = StreamState(group, flags.seed, acting=False)
     stream = partial(replay, group, logged.transitions, contexts, flags.seed, BELIEF_DRAWS, stream_state)
-    return Episode(stream, stream_state, steps, out, {"replay": flags.replay, "rewarded": logged.rewarded})
+    return Episode(stream, stream_state, steps, out, {"replay": flags.replay, "rewarded": logged.rewarded}, prior)
 
 
 def read_schedule(flags: AdaptFlags, family: Family, steps: int) -> Schedule:
@@ -303,39 +336,29 @@ def read_schedule(flags: AdaptFlags, family: Family, steps: int) -> Schedule:
 
 def name_of(flags: AdaptFlags, what: str, steps: int) -> str:
     """A folder's name for the results, made of what decides them."""
-    checkpoint = "" if flags.checkpoint is None else f"-round{flags.checkpoint}"
-    return file_name(what) + f"-steps{steps}-seed{flags.seed}{checkpoint}"
+    own = online_defaults([str(flags.dir), *(["--realtime"] if flags.realtime else [])])
+    usual = {"realtime": False, "checkpoint": None}
+    rest = name_of_flags({name: getattr(flags, name) for name in usual}, usual, flags.online, own)
+    return file_name(what) + f"-steps{steps}-seed{flags.seed}{rest}"
 
 
-def made_by(checkpoint: StreamCheckpoint, rows: list[dict[str, Any]], settings: dict[str, Any]) -> Adaptation:
-    """All steps as ``diagnose`` reads them from the results."""
-    arrays = checkpoint.arrays("state", "action", "next_state", "reward", "latent", "log_q")
-    latent, log_q = (arrays.pop(name) for name in ("latent", "log_q"))
-    observed = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    environment = torch.zeros(len(rows), dtype=torch.long)
-    transitions = Transitions(**observed, environment=environment, step=torch.arange(len(rows)))
-    if not latent.shape[-1]:
-        return Adaptation(rows, transitions, None, None, settings)
-    return Adaptation(rows, transitions, latent, log_q.astype(np.float32), settings)
+def prior_draws(group: AgentGroup, seed: int) -> np.ndarray:
+    """Draws ``[S, d]`` of what is believed about the one environment before the first step."""
+    draws = group.belief_draws(BELIEF_DRAWS, derive_generator(seed, "adapt", "prior"))[0]
+    return draws[:, 0].numpy()
 
 
-def write_stream(out: Path, made: Adaptation) -> None:
-    """Write ``transitions.npz`` and, of an agent with a latent, ``beliefs.npz``: draws of the belief after each step
-    ``[T, S, d]``, and its log density at them in nats ``[T, S]``.
-    """
-    write_whole(out / "transitions.npz", lambda file: np.savez(file, allow_pickle=False, **made.transitions.arrays()))
-    if made.latent is None or made.log_q is None:
-        (out / "beliefs.npz").unlink(missing_ok=True)  # of another agent, whose results were here before
-        return
-    believed = {"latent": made.latent, "log_q": made.log_q}
-    write_whole(out / "beliefs.npz", lambda file: np.savez(file, allow_pickle=False, **believed))
+def write_belief_figure(
+    path: Path, made: Adaptation, prior: np.ndarray, trained: AgentGroup, family: Family, figure_format: FigureFormat
+) -> list[Path]:
+    """Draw the belief over time, and write it; returns the files."""
+    from pyro_dynamics.plots.adaptation_figure import draw_adaptation  # here, as matplotlib takes long
+    from pyro_dynamics.plots.style import write_figure
 
-
-def figure(rows: Sequence[dict[str, Any]], trained: AgentGroup, family: Family) -> bytes:
-    """The belief over time."""
     means = trained.beliefs()[0].numpy()
     probe = ContextProbe(means, family.train) if family.numeric and means.shape[1] else None
-    return draw_adaptation(rows, family.axes, family.train, means, probe)
+    drawn = draw_adaptation(made.rows, family.axes, family.train, means, probe, made.latent, prior)
+    return write_figure(path, drawn, figure_format)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from tqdm import tqdm
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.stream.calibration import ENOUGH, Calibration, calibrate, choose, first_episodes
@@ -15,8 +14,8 @@ from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, write_bytes, write_json
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.plots.figures import draw_calibration
 from pyro_dynamics.processor import set_threads
+from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, flag_values, online_defaults
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.main import run_as_module
@@ -83,7 +82,7 @@ def main(arguments: Sequence[str]) -> None:
     out = ensure_parent(flags.out or folder.path / "calibration.json")
 
     agent = trained.agents[0]
-    with tqdm(total=len(flags.temperatures) * len(episodes), unit="step", dynamic_ncols=True) as bar:
+    with progress_bar(total=len(flags.temperatures) * len(episodes), unit="step") as bar:
 
         def on_step(temperature: float) -> None:
             bar.set_description(f"temperature {temperature:g}", refresh=False)
@@ -114,6 +113,8 @@ def main(arguments: Sequence[str]) -> None:
         "temperatures": table,
     }
     write_json(out, summary)
+    from pyro_dynamics.plots.figures import draw_calibration  # here, as matplotlib takes long
+
     write_bytes(out.with_suffix(".png"), draw_calibration(table, chosen.temperature))
     online = f"--belief {flags.online.belief} --update {flags.online.update} --temperature {chosen.temperature:g}"
     print(f"\nuse with adapt and evaluate: {online}\nresults: {out}\nfigure: {out.with_suffix('.png')}")

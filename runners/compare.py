@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import tyro
 
@@ -12,7 +12,7 @@ from pyro_dynamics.datasets.logged_family import FILE
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, write_bytes
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.plots.figures import draw_comparison
+from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.runners.common.configuration import CHOICES, RunConfig, from_json
 from pyro_dynamics.runners.main import run_as_module
 
@@ -28,7 +28,7 @@ class CompareFlags:
     dirs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of runs."""
     out: Path = Path("comparison.png")
-    """The figure to write."""
+    """The figure to write; its ending says whether as .png, .pdf or .svg."""
     since: int = 1
     """First round of the means that are printed."""
 
@@ -53,7 +53,11 @@ def main(arguments: Sequence[str]) -> None:
     for name, run in zip(names(configs), returns, strict=True):
         curves[name].append(run)
     ensure_parent(flags.out)
-    write_bytes(flags.out, draw_comparison(curves, families.pop()))
+    from pyro_dynamics.plots.figures import draw_comparison  # here, as matplotlib takes long
+
+    ending: Any = flags.out.suffix.lstrip(".")
+    drawn = draw_comparison(curves, families.pop())
+    write_bytes(flags.out, drawn.rendered(ending if ending in get_args(FigureFormat) else "png"))
     width = max(14, *(len(name) + 2 for name in curves))
     print(f"{'agent':<{width}}{'runs':>5}  mean return, rounds {flags.since} to the last, of each run")
     for name, runs in curves.items():

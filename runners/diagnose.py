@@ -1,22 +1,21 @@
 """pyro-dynamics diagnose: should one believe this posterior? A report in figures and in words."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tyro
-from tqdm import tqdm, trange
-from xarray import DataTree
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.diagnosis import PosteriorQuality, look_at_latents, posterior_quality
-from pyro_dynamics.diagnostics.posterior.datatree import environment_labels, to_datatree
 from pyro_dynamics.diagnostics.posterior.nuts_check import NutsCheck, compare_with_nuts
 from pyro_dynamics.diagnostics.posterior.simulation_calibration import SBC, simulation_calibration
 from pyro_dynamics.diagnostics.prediction.forecast import traversal
 from pyro_dynamics.diagnostics.prediction.held_out import predict_held_out
+from pyro_dynamics.diagnostics.verdict import MEANINGS, Word
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import Guide
@@ -24,11 +23,9 @@ from pyro_dynamics.io.files import make_folder, plain, write_json, write_tree
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import load_adaptation
 from pyro_dynamics.io.tables import text_table
+from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.processor import set_threads
-from pyro_dynamics.reports.diagnosis_report import Findings, Posterior, run_report
-from pyro_dynamics.reports.report import Report
-from pyro_dynamics.reports.report_folder import write_report
-from pyro_dynamics.reports.stream_report import stream_report
+from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import RunConfig
 from pyro_dynamics.runners.common.factory import build_guide, load_run
@@ -36,6 +33,12 @@ from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator, drawing_from
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+    from pyro_dynamics.reports.diagnosis_report import Findings
+    from pyro_dynamics.reports.report import Report
 
 REFIT_RATE, REFIT_STEPS, REFIT_SPREAD = 0.02, 3000, 1.0
 """Fast and long enough to come from the prior to a posterior that is a hundred times narrower."""
@@ -87,6 +90,8 @@ class DiagnoseFlags:
     """Round whose checkpoint is judged; the newest by default."""
     out: Path | None = None
     """Where the report goes; DIR/diagnose by default."""
+    figure_format: FigureFormat = "png"
+    """Of the figures' files; pdf and svg, for print, are written beside the PNGs."""
     threads: int = 1
     """CPU threads."""
 
@@ -96,7 +101,7 @@ def main(arguments: Sequence[str]) -> None:
     flags = tyro.cli(DiagnoseFlags, prog="pyro-dynamics diagnose", args=arguments)
     check(flags)
     set_threads(flags.threads)
-    if (flags.dir / "steps.jsonl").is_file():
+    if (flags.dir / "steps.jsonl").is_file() or any(flags.dir.glob("*/steps.jsonl")):
         diagnose_adaptation(flags)
     else:
         diagnose_run(flags)
@@ -124,6 +129,10 @@ def check(flags: DiagnoseFlags) -> None:
 
 def diagnose_run(flags: DiagnoseFlags) -> None:
     """Judge the posteriors of a trained run."""
+    # Here, as ArviZ and matplotlib take long.
+    from pyro_dynamics.diagnostics.posterior.datatree import environment_labels
+    from pyro_dynamics.reports.diagnosis_report import Findings, Posterior, run_report
+
     folder, config, family, group = load_run(flags.dir, flags.checkpoint)
     agent, labels = group.agents[0], environment_labels(family.train, len(family.train))
     m, trained, episodes = read_transitions(folder, flags.checkpoint, agent.task, len(labels))
@@ -133,6 +142,7 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     out = make_folder(flags.out or folder.path / "diagnose")
 
     (out / "posterior.nc").unlink(missing_ok=True)
+    stage("predicting held-out episodes")
     held_out = predict_held_out(group, episodes, flags.horizon, flags.particles, flags.seed)
     posterior = None
     if believes:
@@ -162,17 +172,21 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
         numbers |= {name: getattr(posterior, name) for name in ("quality", "latents", "sbc", "nuts")}
     write_json(out / "diagnostics.json", plain({"run": str(flags.dir), "round": m, "settings": settings, **numbers}))
     print_verdicts(found)
+    stage("drawing the report")
     if config.agent == "oracle":
         print(f"\n{ORACLE} has no posterior to judge: these verdicts are on its predictions")
-    save_report(run_report(found), out)
+    save_report(run_report(found), out, flags.figure_format)
 
 
 def weighed(
     agents: Sequence[Agent], trained: Transitions, family: Family, about: dict[str, Any], flags: DiagnoseFlags
-) -> tuple[DataTree, list[PosteriorQuality]]:
+) -> "tuple[DataTree, list[PosteriorQuality]]":
     """Draws from each posterior, and what the model says of them."""
+    from pyro_dynamics.diagnostics.posterior.datatree import to_datatree
+
     for draws in DRAWS if flags.draws is None else (flags.draws,):
-        with tqdm(total=len(agents) * len(trained), desc=f"{draws} draws", unit="transition", disable=None) as bar:
+        stage(f"weighing {draws} draws of each posterior")
+        with progress_bar(total=len(agents) * len(trained), desc=f"{draws} draws", unit="transition") as bar:
             tree = to_datatree(
                 agents, trained, draws, contexts=family.train, seed=flags.seed, attrs=about, on_rows=bar.update
             )
@@ -234,7 +248,7 @@ def refits(agent: Agent, config: RunConfig, family: Family, data: Transitions, f
         init_mean_std=0.0 if type(agent.guide).match is Guide.match else REFIT_SPREAD,
     )
     found = []
-    for index in trange(flags.refits, desc="refits", unit="fit", disable=None if flags.refits else True):
+    for index in progress_bar(range(flags.refits), desc="refits", unit="fit", disable=not flags.refits):
         generator = derive_generator(flags.seed, "diagnose", "refit", index)
         with drawing_from(generator):
             guide = build_guide(config, family, agent.task, agent.environments)
@@ -245,14 +259,14 @@ def refits(agent: Agent, config: RunConfig, family: Family, data: Transitions, f
 def calibrated(agent: Agent, data: Transitions, flags: DiagnoseFlags) -> SBC:
     """Simulation-based calibration of the run's own online belief."""
     generator = derive_generator(flags.seed, "diagnose", "sbc")
-    with tqdm(total=flags.sbc * SBC_LENGTH, desc="simulations", unit="update", disable=None) as bar:
+    with progress_bar(total=flags.sbc * SBC_LENGTH, desc="simulations", unit="update") as bar:
         return simulation_calibration(agent, data, flags.sbc, SBC_LENGTH, SBC_DRAWS, generator, on_step=bar.update)
 
 
 def beside_nuts(agent: Agent, data: Transitions, flags: DiagnoseFlags) -> list[NutsCheck]:
     """The guide's family beside NUTS, in each environment."""
     checks = []
-    for k in trange(agent.environments, desc="NUTS", unit="environment", disable=None):
+    for k in progress_bar(range(agent.environments), desc="NUTS", unit="environment"):
         generator = derive_generator(flags.seed, "diagnose", "nuts", k)
         checks.append(compare_with_nuts(agent, data, k, NUTS_ROWS, NUTS_DRAWS, NUTS_WARM_UP, NUTS_CHAINS, generator))
     return checks
@@ -270,10 +284,12 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     out = make_folder(flags.out or flags.dir / "diagnose")
     expected = reached(folder, adaptation.summary["checkpoint"])
     diagnosis = judge_adaptation(adaptation, group, family, expected)
+    from pyro_dynamics.reports.stream_report import stream_report  # here, as matplotlib takes long
+
     report = stream_report(adaptation, diagnosis, family, group.beliefs()[0].numpy())
     write_json(out / "diagnostics.json", plain({"adaptation": str(flags.dir), **asdict(diagnosis)}))
     print(diagnosis.verdict.text)
-    save_report(report, out)
+    save_report(report, out, flags.figure_format)
 
 
 def run_of(folder: Path, summary: dict[str, Any]) -> Path:
@@ -292,15 +308,29 @@ def run_of(folder: Path, summary: dict[str, Any]) -> Path:
     raise UserError(f"the run of {folder} is neither {places[0]} nor {places[1]}: move the results back beside it")
 
 
-def print_verdicts(found: Findings) -> None:
-    """One line for each environment."""
-    rows = [[name, one.word, one.why] for name, one in found.verdicts.items()]
-    print("\n" + text_table([found.family.axis, "verdict", "why"], rows, words=2))
+def stage(words: str) -> None:
+    """Say on standard error what is being done, which may take a while."""
+    print(f"{words} ...", file=sys.stderr, flush=True)
 
 
-def save_report(report: Report, out: Path) -> None:
+def print_verdicts(found: "Findings") -> None:
+    """One line for each environment, and what each word in it means."""
+    rows = [
+        [name, one.word, *numbers] for (name, one), numbers in zip(found.verdicts.items(), found.numbers, strict=True)
+    ]
+    head = [found.family.axis, "verdict", "k-hat", "sd / posterior's", "in 90 %"]
+    print("\n" + text_table(head, rows, words=2) + "\n")
+    for word, names in found.by_word.items():
+        print(f"{word}: {MEANINGS[word]}")
+        if word not in (Word.BELIEVE, Word.OVER_DISPERSED):
+            print("\n".join(f"  {name}: {found.verdicts[name].why}" for name in names))
+
+
+def save_report(report: "Report", out: Path, figure_format: FigureFormat) -> None:
     """Write the report, and say where it is."""
-    print(f"\nreport: {write_report(report, out)}")
+    from pyro_dynamics.reports.report_folder import write_report
+
+    print(f"\nreport: {write_report(report, out, figure_format)}")
     if (out / "posterior.nc").exists():
         print(f"posterior for ArviZ: {out / 'posterior.nc'}")
 

@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import tyro
-from tqdm import tqdm
 
 from pyro_dynamics.control import Device
 from pyro_dynamics.datasets.logged_family import require_simulator
@@ -21,17 +19,17 @@ from pyro_dynamics.io.files import ensure_parent, make_folder, write_json
 from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.plots.video import Film, make_environments
 from pyro_dynamics.processor import set_threads
+from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.rollouts.adaptation import adapt
 from pyro_dynamics.rollouts.adaptation_summary import describe
 from pyro_dynamics.rollouts.fault_log import Faults
-from pyro_dynamics.runners.common.configuration import OnlineConfig, online_defaults
+from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.result_names import name_of_flags
 from pyro_dynamics.runners.main import run_as_module
 
 VIDEO_DRAWS = 200
 """Draws of the belief behind its ellipse in a video."""
-LONGEST = 80
-"""Characters of the part of a file's name that depends on flags."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class EvaluateFlags:
     """Steps of an episode; as in training by default."""
     realtime: bool = False
     """Plan and update within a real-time budget of 50 ms, as in the preset `realtime`, whatever the run was trained
-    with; the first update compiles, which takes some ten seconds."""
+    with; the first update compiles, which takes up to a minute."""
     video: bool = False
     """Record the first episode in each context, with the robot and its belief."""
     step_limit: float | None = None
@@ -103,9 +101,11 @@ def main(arguments: Sequence[str]) -> None:
         where = make_folder(out.parent / (f"videos{name}" if flags.out is None else "videos"))
         once = {file_name(label(context)): k for k, context in reversed(list(enumerate(contexts)))}
         films = [Film(where / name, envs, k, steps, trained, family) for name, k in reversed(once.items())]
+    if getattr(flags.online.update_config, "compiled", False):
+        print(COMPILES, flush=True)
     episodes: list[list[dict[str, Any]]] = [[] for _ in contexts]
     videos: list[Path] = []
-    with tqdm(total=flags.episodes * steps, unit="step", dynamic_ncols=True) as bar:
+    with progress_bar(total=flags.episodes * steps, unit="step") as bar:
         for episode in range(flags.episodes):
             bar.set_description(f"episode {episode + 1}/{flags.episodes}")
             returns, log_likelihoods = torch.zeros(len(contexts)), torch.zeros(len(contexts))
@@ -160,21 +160,8 @@ def name_of(flags: EvaluateFlags, own: OnlineConfig) -> str:
         own: how the run itself updates its beliefs.
     """
     names = ("contexts", "episodes", "steps", "realtime", "seed", "checkpoint")
-    given = {name: getattr(flags, name) for name in names}
-    usual: dict[str, Any] = {field.name: field.default for field in fields(EvaluateFlags)}
-    for values, online in ((given, flags.online), (usual, own)):
-        values |= {name: getattr(online, name) for name in ("belief", "update", "temperature")}
-    for part in ("belief", "update"):
-        chosen = getattr(flags.online, f"{part}_config")
-        before = getattr(own, f"{part}_config") if given[part] == usual[part] else type(chosen)()
-        for values, config in ((given, chosen), (usual, before)):
-            values |= {f"{part}.{name}": value for name, value in asdict(config).items()}
-    different = {name: value for name, value in given.items() if value != usual[name]}
-    words = [f"{name}={','.join(value) if isinstance(value, tuple) else value}" for name, value in different.items()]
-    text = "".join(f"-{word}" for word in words)
-    if len(text) > LONGEST:
-        text = text[:LONGEST] + "-" + sha256(text.encode()).hexdigest()[:8]
-    return text and "-" + file_name(text[1:])
+    usual = {field.name: field.default for field in fields(EvaluateFlags) if field.name in names}
+    return name_of_flags({name: getattr(flags, name) for name in names}, usual, flags.online, own)
 
 
 def print_table(

@@ -23,7 +23,6 @@ from pyro_dynamics.io.files import write_bytes, write_json_lines
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import EnsembleConfig
-from pyro_dynamics.plots.fit_figure import draw_fit
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners.common.configuration import (
     CHANGEPOINT_KALMAN,
@@ -174,6 +173,8 @@ def fit_run(
         folder.save_round(0, trained, [], group.state_dict(), ())
         folder.save_round(1, held_out, rows, group.state_dict(), ())
         write_json_lines(folder.path / "learning.jsonl", ({"epoch": i, "elbo": elbo} for i, elbo in enumerate(elbos)))
+        from pyro_dynamics.plots.fit_figure import draw_fit  # here, as matplotlib takes long
+
         write_bytes(folder.path / "fit.png", draw_fit(elbos, rows, environments.axis))
         return folder
 
@@ -212,8 +213,7 @@ def run_config(fit: FitConfig, family: str | None, steps: int) -> RunConfig:
 def epochs(config: RunConfig, shares: Sequence[Sequence[int]], data: Transitions) -> int:
     """Epochs of all agents' trainings."""
     counts = [int(torch.isin(data.environment, torch.tensor(list(share))).sum()) for share in shares]
-    steps = [-(-count // config.offline.batch_size) for count in counts]
-    return sum(max(config.offline.epochs, -(-config.offline.min_steps // one)) for one in steps)
+    return sum(config.offline.sizes(count)[0] for count in counts)
 
 
 def print_table(folder: RunFolder, family: LoggedFamily) -> None:

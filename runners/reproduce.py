@@ -13,8 +13,6 @@ from pyro_dynamics.environments.checked_env import limit_steps, require_step_lim
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.io.lock import Busy, lock_folder
 from pyro_dynamics.processor import set_threads
-from pyro_dynamics.reports.report_folder import write_report
-from pyro_dynamics.reports.reproduction_report import findings
 from pyro_dynamics.reproduction.results import RANDOM, Measurement, Results
 from pyro_dynamics.reproduction.sensitivity import influence_of
 from pyro_dynamics.rollouts.evaluation import BeliefAblation, evaluate, random_returns
@@ -170,6 +168,10 @@ def work(results: Results, flags: ReproduceFlags, runs: Sequence[Run], measureme
 
 def report(results: Results, protocol: Protocol, runs: Sequence[Run], measurements: Sequence[Measurement]) -> None:
     """Gather the existing results, and write the report."""
+    # Here, as matplotlib takes long.
+    from pyro_dynamics.reports.report_folder import write_report
+    from pyro_dynamics.reports.reproduction_report import findings
+
     scores, latents = results.gather(runs, measurements)
     influence = {family: found["horizons"][0]["influence"] for family, found in results.influences().items()}
     page = findings(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import tyro
-from tqdm import tqdm
 
 from pyro_dynamics.benchmarks.recording import Recording, save_recording
 from pyro_dynamics.data_files import structure
@@ -25,8 +24,9 @@ from pyro_dynamics.io.files import make_folder, write_bytes, write_json
 from pyro_dynamics.io.reuse import not_made, stored_result, write_result
 from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.io.tables import markdown_table
-from pyro_dynamics.plots.tracking_figure import draw_tracks
+from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.processor import set_threads
+from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.rollouts.acting import ContextChange
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.rollouts.tracking import Track, summarise, track
@@ -70,6 +70,8 @@ class TrackFlags:
     step_limit: float | None = None
     """Seconds that one step or reset of an environment may take; one that takes longer ends the command. No limit by
     default."""
+    figure_format: FigureFormat = "png"
+    """Of the figure; pdf and svg, for print, are written beside the PNG."""
     threads: int = 1
     """CPU threads."""
 
@@ -94,7 +96,7 @@ def main(arguments: Sequence[str]) -> None:
     tracks: dict[str, Track] = {}
     measured = False
     methods = [(belief, update) for update in flags.updates for belief in flags.beliefs]
-    with tqdm(total=len(methods) * steps, unit="step", disable=None) as bar:
+    with progress_bar(total=len(methods) * steps, unit="step") as bar:
         for belief, update in methods:
             bar.set_description(f"{belief} {update}")
             online = replace(online_config(belief, update), temperature=temperature)
@@ -131,12 +133,15 @@ def main(arguments: Sequence[str]) -> None:
     write_json(out / "summary.json", {"run": str(flags.dir), "schedule": flags.schedule, "methods": summary})
     truth = np.array([place(schedule.at(step)) for step in range(steps)])
     write_bytes(out / "table.md", (table + "\n").encode())
-    write_bytes(out / "tracks.png", draw_tracks(tracks, truth, axis))
     if measured or not (out / "recording.json").is_file():
         settings = {"run": str(flags.dir), "schedule": flags.schedule, "steps": steps, "seed": flags.seed}
         settings |= {"seeds": flags.seeds, "axis": axis, "truth": truth.tolist()}
         save_recording(Recording("tracking", settings, rows_of(summary, tracks)), out / "recording.json")
-    print(f"{table}\n\nresults: {out}\nfigure: {out / 'tracks.png'}")
+    from pyro_dynamics.plots.style import write_figure  # here, as matplotlib takes long
+    from pyro_dynamics.plots.tracking_figure import draw_tracks
+
+    figures = write_figure(out / "tracks.png", draw_tracks(tracks, truth, axis), flags.figure_format)
+    print(f"{table}\n\nresults: {out}\nfigure: {figures[-1]}")
 
 
 def line_of(family: Family, schedule: Schedule) -> tuple[Callable[[Context], float], str]:
@@ -202,8 +207,10 @@ def check(flags: TrackFlags, family: Family, trained: Any) -> Schedule:
     schedule = family.parse_schedule(flags.schedule)
     if len(schedule.changes) > 2:
         raise UserError(f"a tracked schedule has one change or none, not {len(schedule.changes) - 1}")
-    if flags.seeds < 1 or (flags.steps is not None and flags.steps <= schedule.changes[-1][0]):
-        raise UserError("--seeds must be positive, and --steps must go beyond the change")
+    if flags.seeds < 1:
+        raise UserError(f"--seeds must be positive, not {flags.seeds}")
+    if flags.steps is not None and flags.steps <= schedule.last_change:
+        raise UserError(f"--steps must go beyond the change at step {schedule.last_change}, not to {flags.steps}")
     for update in flags.updates:
         for belief in flags.beliefs:
             online_config(belief, update)

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,16 +16,16 @@ from pyro_dynamics.datasets.logged_family import FILE
 from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.environments.checked_env import limit_steps
 from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.example_schedule import example_schedule, in_words
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.files import write_bytes
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.reuse import require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.plots.figures import draw_training
+from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.rollouts.progress import Progress
 from pyro_dynamics.rollouts.task_check import check_task
-from pyro_dynamics.rollouts.tensorboard import TensorBoard, summary_writer
+from pyro_dynamics.rollouts.trackers.contract import TrackerName, open_tracker, require_tracker
 from pyro_dynamics.rollouts.training import train
 from pyro_dynamics.runners.common.configuration import (
     CHOICES,
@@ -60,11 +60,14 @@ class TrainFlags:
     """Folder of the run; by default runs/FAMILY-AGENT-PRESET-SEED."""
     resume: Path | None = None
     """Resume the run in this folder after its last whole round; only --rounds may be given with it."""
-    tensorboard: bool = False
-    """Write the metrics of each round to DIR/tensorboard too."""
+    tracker: TrackerName = "none"
+    """Where the metrics of each round are written beside the run's folder: tensorboard (DIR/tensorboard), wandb or
+    trackio (the project pyro-dynamics, where these keep theirs)."""
     step_limit: float | None = None
     """Seconds that one step or reset of an environment may take; then it is left out as one that raises. No limit by
     default."""
+    figure_format: FigureFormat = "png"
+    """Of the figure; pdf and svg, for print, are written beside the PNG."""
     threads: int = 1
     """CPU threads. More than one is slower where another process is busy, and changes the last digits."""
 
@@ -73,12 +76,12 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = parse(arguments)
     set_threads(flags.threads)
-    if flags.tensorboard:
-        summary_writer()  # refused before there is a folder, if it is missing
     path = flags.resume or flags.out or Path("runs") / default_name(flags.run)
     folder = train_run(
-        flags.run, path, resume=flags.resume is not None, tensorboard=flags.tensorboard, step_limit=flags.step_limit
+        flags.run, path, resume=flags.resume is not None, tracker=flags.tracker, step_limit=flags.step_limit
     )
+    if flags.figure_format != "png":
+        write_training_figure(folder, find_family(flags.run.family), flags.figure_format)
     print_returns(folder, find_family(flags.run.family))
 
 
@@ -87,7 +90,7 @@ def train_run(
     path: Path,
     *,
     resume: bool,
-    tensorboard: bool = False,
+    tracker: TrackerName = "none",
     after_round: Callable[[int], None] | None = None,
     step_limit: float | None = None,
 ) -> RunFolder:
@@ -97,13 +100,14 @@ def train_run(
         config: the configuration.
         path: the folder.
         resume: after the last whole round of the run that is there; otherwise the folder must be new.
-        tensorboard: write the metrics of each round to ``tensorboard`` in the folder too.
+        tracker: where the metrics of each round are written beside the folder.
         after_round: called with each round that is safe on the disk; what it raises ends the training there.
         step_limit: seconds that a step of an environment may take.
 
     Raises:
         UserError: if a setting makes no sense, or the folder does not hold what it should.
     """
+    require_tracker(tracker)  # refused before there is a folder, if it is missing
     family = find_family(config.family)
     environments = family.make_vector(family.train * config.episodes, config.steps)
     limit_steps(environments, step_limit)
@@ -118,17 +122,17 @@ def train_run(
             require_same(folder, data, family)
             group.load_state_dict(folder.checkpoint())
         print(describe_planning(config.precision, config.device))
-        progress = Progress(family.train, config.rounds, config.steps, done=len(data))
-        board = TensorBoard(folder.path / "tensorboard", len(data)) if tensorboard else None
+        sizes = config.offline, len(group.agents), config.episodes
+        progress = Progress(family.train, config.rounds, config.steps, len(data), *sizes)
+        tracked = open_tracker(tracker, folder.path, len(data), to_json(config))
 
         def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
             folder.save_round(m, transitions, rows, group.state_dict(), config.keep_checkpoints)
-            if board is not None:
-                board.round(m, rows, progress.elbo)
+            tracked.round(m, rows, progress.elbo)
             if after_round is not None:
                 after_round(m)
 
-        with closing(progress.bar), closing(board) if board is not None else nullcontext():
+        with closing(progress), closing(tracked):
             train(
                 group,
                 environments,
@@ -140,8 +144,16 @@ def train_run(
                 on_round=save,
                 progress=progress,
             )
-        write_bytes(folder.path / "training.png", draw_training(folder.metrics(), family.axis))
+        write_training_figure(folder, family)
         return folder
+
+
+def write_training_figure(folder: RunFolder, family: Family, figure_format: FigureFormat = "png") -> None:
+    """Write ``training.png`` and, where another format is wanted, a file of it beside."""
+    from pyro_dynamics.plots.style import write_figure  # here, as matplotlib takes long
+    from pyro_dynamics.plots.training_figure import draw_training
+
+    write_figure(folder.path / "training.png", draw_training(folder.metrics(), family.axis), figure_format)
 
 
 def train_or_resume(
@@ -149,6 +161,7 @@ def train_or_resume(
     path: Path,
     after_round: Callable[[int], None] | None = None,
     step_limit: float | None = None,
+    tracker: TrackerName = "none",
 ) -> RunFolder:
     """Train a run, or the rest of it where a part is there, or nothing where all of it is.
 
@@ -158,7 +171,8 @@ def train_or_resume(
     folder = part_there(config, path)
     if folder is not None and is_whole(folder, config):
         return folder
-    return train_run(config, path, resume=folder is not None, after_round=after_round, step_limit=step_limit)
+    resume = folder is not None
+    return train_run(config, path, resume=resume, tracker=tracker, after_round=after_round, step_limit=step_limit)
 
 
 def part_there(config: RunConfig, path: Path) -> RunFolder | None:
@@ -287,7 +301,8 @@ def print_returns(folder: RunFolder, family: Family) -> None:
     mean = sum(row["return"] for row in rows if row["round"] == last) / len(family.train)
     print(f"{'mean':<{width}}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\nfigure: {folder.path / 'training.png'}")
     if any(row["latent_mean"] for row in rows):
-        print(f"next: pyro-dynamics adapt {folder.path} --context {label(family.test_contexts[-1])}")
+        schedule = example_schedule(family, from_json(folder.config).steps)
+        print(f"next: pyro-dynamics adapt {folder.path}\n      ({in_words(schedule, family)})")
 
 
 if __name__ == "__main__":

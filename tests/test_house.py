@@ -21,8 +21,8 @@ C_SOURCES = [f"models/{name}" for name in ("fused.c", "fused_noise.h", "fused_fl
 
 FLOORS = [
     {
-        *("errors", "version", "data_files", "parameters", "cuda_graphs", "gymnasium_ids", "processor", "seeding"),
-        "registry",
+        *("errors", "version", "data_files", "parameters", "cuda_graphs", "gymnasium_ids", "processor"),
+        *("progress_lines", "registry", "seeding"),
     },
     {"tasks", "transitions"},
     {"contracts"},

@@ -213,11 +213,11 @@ def test_agents_without_a_latent_say_so(tmp_path: Path) -> None:
 def test_fit_learns_from_a_file_and_follows_a_stream(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     gain = np.repeat([0.5, 1.0, 2.0], 200)
-    state, action = rng.normal(size=(600, 1)), rng.uniform(-1, 1, size=(600, 1))
-    following = state + gain[:, None] * action
-    step = np.tile(np.arange(200), 3)
-    np.savez(tmp_path / "log.npz", state=state, action=action, next_state=following, gain=gain, episode=gain, step=step)
-    small = {"offline": {"min_steps": 1500}, "ensemble": {"members": 2}}
+    action = rng.uniform(-1, 1, size=(600, 1))
+    place = (gain[:, None] * action).reshape(3, 200).cumsum(1).reshape(600, 1)
+    log = {"state": place - gain[:, None] * action, "action": action, "next_state": place, "gain": gain}
+    np.savez(tmp_path / "log.npz", **log)  # type: ignore[arg-type]
+    small: dict[str, Any] = {"offline": {"min_steps": 1500}, "ensemble": {"members": 2}}
     agent = pd.fit(tmp_path / "log.npz", group="gain", unit="m", out=tmp_path / "fitted", **small)
     for _ in range(30):
         x, u = rng.normal(size=1), rng.uniform(-1, 1, size=1)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from scipy.stats import spearmanr
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.control import TrajectorySampler
@@ -123,6 +122,8 @@ def rank_correlation(agent: Agent, precision: torch.dtype, candidates: int = 200
         return location, torch.zeros_like(location)
 
     sampler = TrajectorySampler(means, task, likelihood.members, controller.config.particles)
+    from scipy.stats import spearmanr  # here, as it takes long
+
     chosen = likelihood.planning_dtype
     try:
         likelihood.planning_dtype = precision

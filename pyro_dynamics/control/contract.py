@@ -16,7 +16,7 @@ Objective = Callable[[Tensor], Tensor]
 class Planner:
     """Searches, at every step of an episode, for the actions with the highest return.
 
-    A kind of planner writes :meth:`plan`, and leaves in :attr:`mean` where the next step's search starts.
+    A kind of planner writes :meth:`plan`, and leaves in ``mean`` where the next step's search starts.
 
     Args:
         config: the planner's own settings; its defaults if not given.

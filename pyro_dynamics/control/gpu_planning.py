@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._dynamo.exc import TorchDynamoException
 
 from pyro_dynamics.control.contract import Objective, Planner, in_units
 from pyro_dynamics.control.trajectory_sampling import TrajectorySampler
@@ -123,6 +122,8 @@ def _in_few_kernels(task: Task) -> Task:
 
 def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The function by torch.compile; as it is, with a warning, if that cannot take it."""
+    from torch._dynamo.exc import TorchDynamoException  # here, as this takes as long as all of torch
+
     fast = torch.compile(function)
 
     def call(*tensors: Tensor) -> Tensor:

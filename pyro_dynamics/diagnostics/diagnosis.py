@@ -4,15 +4,16 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import arviz_stats
 import numpy as np
-from xarray import DataTree
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
-from pyro_dynamics.diagnostics.posterior.datatree import of_environment
 from pyro_dynamics.diagnostics.posterior.importance import Importance, importance
 from pyro_dynamics.environments import Context
+
+if TYPE_CHECKING:
+    from xarray import DataTree
 
 ACTIVE = 1.0
 """Ratio of the spread of posterior means over environments to their own standard deviations above which a dimension
@@ -40,8 +41,12 @@ class PosteriorQuality:
     unstable: float
 
 
-def posterior_quality(tree: DataTree, chain: int = 0) -> list[PosteriorQuality]:
+def posterior_quality(tree: "DataTree", chain: int = 0) -> list[PosteriorQuality]:
     """K-hat, divergence and approximate-posterior LOO of every environment in the tree, for one of its chains."""
+    from xarray import DataTree  # here, as it takes long
+
+    from pyro_dynamics.diagnostics.posterior.datatree import of_environment
+
     found = []
     for label in tree["posterior"].coords["environment"].to_numpy():
         one = of_environment(tree, label)
@@ -68,8 +73,10 @@ def posterior_quality(tree: DataTree, chain: int = 0) -> list[PosteriorQuality]:
     return found
 
 
-def _leave_one_out(tree: DataTree, log_p: object, log_q: object) -> tuple[float, float, float]:
+def _leave_one_out(tree: "DataTree", log_p: object, log_q: object) -> tuple[float, float, float]:
     """Mean elpd of a transition, its standard error, and the share of transitions with too high a k-hat."""
+    import arviz_stats  # here, as it takes long
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its warning is about k-hat, which is reported elsewhere
@@ -103,7 +110,7 @@ class Latents:
     refit_k_hat: list[list[float]]
 
 
-def look_at_latents(tree: DataTree, contexts: Sequence[Context]) -> Latents:
+def look_at_latents(tree: "DataTree", contexts: Sequence[Context]) -> Latents:
     """Measures over all environments of a tree.
 
     Args:
@@ -117,7 +124,11 @@ def look_at_latents(tree: DataTree, contexts: Sequence[Context]) -> Latents:
     if len(contexts) >= 3 and not isinstance(contexts[0], str):
         probe = ContextProbe(means, contexts)
     chains = e.sizes["chain"]
-    r_hat = arviz_stats.rhat(e.to_dataset())["e"].to_numpy().tolist() if chains > 1 else None
+    r_hat = None
+    if chains > 1:
+        import arviz_stats  # here, as it takes long
+
+        r_hat = arviz_stats.rhat(e.to_dataset())["e"].to_numpy().tolist()
     k_hat = [[quality.importance.k_hat for quality in posterior_quality(tree, chain)] for chain in range(1, chains)]
     return Latents(
         active=(means.std(0, ddof=1) / np.sqrt(np.square(scales).mean(0))).tolist() if len(means) > 1 else None,

@@ -54,13 +54,28 @@ class Word(StrEnum):
     """The agent infers none, and its predictions are well as far as they are known."""
 
 
+MEANINGS = {
+    Word.BELIEVE: "the posterior is what the data say, as far as it was looked at.",
+    Word.OVER_DISPERSED: "the guide covers the posterior, but is wider: safe to plan with, and less certain than the "
+    "data allow. A guide that has not converged is like that: train with more --offline.min-steps, or another --guide.",
+    Word.LATENT_ONLY: "the latent is well, but the intervals of predictions are too narrow: do not rely on them.",
+    Word.OVERCONFIDENT: "the guide is narrower than the data allow: try another --guide, or a lower --temperature.",
+    Word.DO_NOT_BELIEVE: "the guide misses its posterior: try another --guide, or train for longer.",
+    Word.STALE: "the belief does not follow a change: try another --belief.",
+    Word.OUT_OF_RANGE: "the network was never trained on such latents: train on contexts that are more like this one.",
+    Word.COLLAPSED: "the network does not use its latent, which then means nothing: see docs/results/collapse.md.",
+    Word.NO_POSTERIOR: "this agent infers no latent; only its predictions were looked at.",
+}
+"""What each word means for whoever reads it about a trained posterior, and what to do."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """A word, and why.
 
     Attributes:
         word: the verdict.
-        reasons: with the numbers; that of the word first.
+        reasons: with the numbers; that of the word first, the others by step.
         since: of a stream, the step since which it was so without a break; None if that is not known, or if it was
             never otherwise.
     """
@@ -117,7 +132,9 @@ def judge_stream(
         order = list(reversed(Word))
         found.sort(key=lambda one: order.index(one[0]))
         reasons = [why for _, why in found] + [one.words for one in troubles if one not in last]
-        return Verdict(found[0][0], reasons, since)
+        # That of the word first; then by step, and what holds of the last steps at the end.
+        first = {one.words: one.first for one in troubles}
+        return Verdict(found[0][0], reasons[:1] + sorted(reasons[1:], key=lambda why: first.get(why, length)), since)
     if not has_latent:
         reason = "this agent infers no latent, and so has no belief: only its predictions were looked at"
         return Verdict(Word.NO_POSTERIOR, [reason, *(one.words for one in troubles), *well])

@@ -14,7 +14,7 @@ from pyro_dynamics.errors import UserError
 class HiddenParameter:
     """Mixin for a Gymnasium environment or wrapper: read and change its hidden parameter, also in mid-episode.
 
-    :attr:`context` is always read back from the simulator, never from a stored value. Where :attr:`parameter`
+    :attr:`context` is always read back from the simulator, never from a stored value. Where ``parameter``
     names several, a context is a tuple of numbers in that order.
     """
 

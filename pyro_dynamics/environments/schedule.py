@@ -70,12 +70,14 @@ class ScheduledContext(gymnasium.Wrapper, RecordConstructorArgs):
         self._step = 0
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode with the context of step 0."""
         self._step = 0
         self._apply()
         observation, info = self.env.reset(**kwargs)
         return observation, {**info, "context": self.context}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Give the environment the context of this step, and act in it."""
         self._apply()
         self._step += 1
         observation, reward, terminated, truncated, info = self.env.step(action)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyro_dynamics.data_files import parse_json, read_text
+from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.environments.contexts import Context
 from pyro_dynamics.environments.schedule import Schedule
 from pyro_dynamics.environments.schedule_generators import ramp, random_walk, sine
@@ -55,6 +56,11 @@ def parse_schedule(text: str, parse: Parse, steps: int) -> Schedule:
         return random_walk(_number(parse(start), text), _size(sd), *bounds, steps, int(seed))
     except (TypeError, ValueError):
         raise _misread(text, kind) from None
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """The text that :func:`parse_schedule` reads as this schedule."""
+    return ",".join(f"{step}:{label(context)}" for step, context in schedule.changes)
 
 
 def _points(text: str, kind: str, parse: Parse) -> tuple[tuple[int, Context], ...]:

@@ -63,7 +63,7 @@ class KalmanUpdate:
         batch: Minibatch,
         generator: torch.Generator,
     ) -> None:
-        """Fit ``guide`` to ``prior`` times the likelihood of ``batch``; see :meth:`SVIUpdate.fit`.
+        """Fit ``guide`` to ``prior`` times the likelihood of ``batch``; see :meth:`.SVIUpdate.fit`.
 
         Raises:
             UserError: if the likelihood is no Gaussian with independent targets, the model has a ``forward`` of its

@@ -76,6 +76,11 @@ class OfflineConfig:
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"{name.replace('_', '-')} must be 0 (off) or more, not {getattr(self, name)}")
 
+    def sizes(self, rows: int) -> tuple[int, int]:
+        """How many epochs a training on N transitions has, and how many gradient steps an epoch."""
+        steps = math.ceil(rows / self.batch_size)
+        return max(self.epochs, math.ceil(self.min_steps / steps)), steps
+
 
 class OfflineInference:
     """Maximises the ELBO over theta and phi together; weights and Adam's state are kept from training to training.
@@ -231,8 +236,7 @@ class OfflineInference:
         mean, first = math.nan, math.nan
         with pyro.settings.context(module_local_params=True), pyro.validation_enabled(False), drawing_from(generator):
             shuffles = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
-            steps_an_epoch = math.ceil(len(environment) / self.config.batch_size)
-            epochs = max(self.config.epochs, math.ceil(self.config.min_steps / steps_an_epoch))
+            epochs, steps_an_epoch = self.config.sizes(len(environment))
             for epoch in range(epochs):
                 batches = shuffled_minibatches(
                     inputs, targets, environment, likelihood.members, self.config.batch_size, shuffles

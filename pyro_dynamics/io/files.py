@@ -10,11 +10,12 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from shutil import disk_usage
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO
-
-from xarray import DataTree
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pyro_dynamics.errors import UserError, first_line
+
+if TYPE_CHECKING:
+    from xarray import DataTree
 
 
 def make_folder(path: Path) -> Path:
@@ -103,7 +104,7 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_tree(path: Path, tree: DataTree) -> None:
+def write_tree(path: Path, tree: "DataTree") -> None:
     """Write a DataTree as netCDF: first into memory, for on a full disk HDF5 crashes when Python ends."""
     write_bytes(path, tree.to_netcdf(engine="h5netcdf"))
 

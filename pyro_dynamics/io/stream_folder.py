@@ -1,5 +1,6 @@
-"""What ``pyro-dynamics adapt`` left in a folder, read back and checked."""
+"""What ``pyro-dynamics adapt`` leaves in a folder: written, and read back and checked."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -9,6 +10,7 @@ import numpy as np
 from pyro_dynamics.data_files import Count, Finite, read_arrays, read_json, read_text, structure
 from pyro_dynamics.environments import Context
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.files import write_json_lines, write_whole
 from pyro_dynamics.io.schema import parse_rows, require_steps
 from pyro_dynamics.io.untrusted_folders import require_inside, unstamped
 from pyro_dynamics.transitions import Transitions
@@ -62,6 +64,23 @@ class Adaptation:
         return float(self.summary["online"]["temperature"])
 
 
+def write_adaptation(out: Path, made: Adaptation) -> None:
+    """Write ``steps.jsonl``, ``transitions.npz`` and, of an agent with a latent, ``beliefs.npz``: draws of the belief
+    after each step ``[T, S, d]``, and its log density at them in nats ``[T, S]``.
+
+    What ``diagnose`` found about the steps that were here before is removed.
+    """
+    if (out / "steps.jsonl").is_file() and (out / "diagnose" / "diagnostics.json").is_file():
+        shutil.rmtree(out / "diagnose")
+    write_json_lines(out / "steps.jsonl", made.rows)
+    write_whole(out / "transitions.npz", lambda file: np.savez(file, allow_pickle=False, **made.transitions.arrays()))
+    if made.latent is None or made.log_q is None:
+        (out / "beliefs.npz").unlink(missing_ok=True)  # of another agent, whose results were here before
+        return
+    believed = {"latent": made.latent, "log_q": made.log_q}
+    write_whole(out / "beliefs.npz", lambda file: np.savez(file, allow_pickle=False, **believed))
+
+
 def load_adaptation(folder: Path) -> Adaptation:
     """The results of ``pyro-dynamics adapt`` in ``folder``.
 
@@ -69,7 +88,9 @@ def load_adaptation(folder: Path) -> Adaptation:
         UserError: if there are none, if an older version made them, or if they are damaged or not finite.
     """
     if not (folder / "steps.jsonl").is_file():
-        raise UserError(f"{folder} holds no adaptation: give the folder that pyro-dynamics adapt names as its results")
+        inside = sorted(file.parent.name for file in folder.glob("*/steps.jsonl"))
+        which = f"one of those inside: {', '.join(inside)}" if inside else "the one that adapt names as its results"
+        raise UserError(f"{folder} holds no adaptation: give {which}")
     require_inside(folder)
     rows = _rows(folder / "steps.jsonl")
     has_latent = bool(rows[0]["mean"])

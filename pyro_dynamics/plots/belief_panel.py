@@ -11,10 +11,12 @@ from matplotlib.patches import Ellipse
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments.context_text import columns
-from pyro_dynamics.plots.figures import STYLE, colour_scale, shaped
+from pyro_dynamics.plots.style import BELIEF, STYLE, TRUTH, colour_scale, draw_levels, shaped
+from pyro_dynamics.plots.training_figure import principal_plane
 
 DPI = 100
-BELIEF, TRUTH = "black", "tab:red"
+TAILS = (0.05, 0.5, 0.95)
+"""Ends and middle of the 90 % interval that is drawn."""
 
 
 class BeliefPanel:
@@ -50,14 +52,14 @@ class BeliefPanel:
         contexts: Sequence[Any],
     ) -> None:
         self.probe, self.dimensions = probe, means.shape[1]
-        self.plane = _plane(means)
+        self.plane = principal_plane(means)
         self.path: list[np.ndarray] = []
         self.decoded: list[np.ndarray] = []
-        with matplotlib.rc_context({**STYLE, "font.size": 9}):
+        with matplotlib.rc_context({**STYLE, "font.size": 10}):
             figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, layout="constrained")
             self.canvas = FigureCanvasAgg(figure)
-            self.words = figure.suptitle(" \n ", x=0.02, ha="left", fontsize=10)
-            heights = [2.0] * (self.dimensions > 0) + [1.0] * (0 if probe is None else len(axes))
+            self.words = figure.suptitle(" \n ", x=0.02, ha="left", fontsize=12)
+            heights = [1.1] * (self.dimensions > 0) + [1.0] * (0 if probe is None else len(axes))
             panels = (
                 list(figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]) if heights else []
             )
@@ -83,8 +85,8 @@ class BeliefPanel:
             self._move_latents(draws)
         if self.probe is not None:
             read = columns(self.probe.predict(draws))
-            self.decoded.append(np.stack([read.mean(0), read.std(0), columns([truth], read.shape[1])[0]]))
-            for curve, series in zip(self.curves, np.array(self.decoded).T, strict=True):  # [P, 3, T]
+            self.decoded.append(np.stack([*np.quantile(read, TAILS, axis=0), columns([truth], read.shape[1])[0]]))
+            for curve, series in zip(self.curves, np.array(self.decoded).T, strict=True):  # [P, 4, T]
                 curve.move(*series)
         self.canvas.draw()
         return np.asarray(self.canvas.buffer_rgba())[..., :3].copy()
@@ -138,27 +140,19 @@ class _Decoded:
     """One hidden parameter as the belief has it, and the truth, by step."""
 
     def __init__(self, panel: Any, steps: int, axis: str, contexts: np.ndarray) -> None:
-        for context in np.unique(contexts):
-            panel.axhline(context, color="grey", ls=":", lw=0.8)
         self.band = panel.fill_between([0, 1], [0, 0], [0, 0], color=BELIEF, alpha=0.2, lw=0)
-        (self.middle,) = panel.plot([], [], color=BELIEF, label="belief")
-        (self.truth,) = panel.plot([], [], color=TRUTH, lw=1.5, label="truth")
+        (self.truth,) = panel.plot([], [], color=TRUTH, lw=2, label="truth")
+        (self.middle,) = panel.plot([], [], color=BELIEF, lw=1.5, label="belief: median, 90 % interval")
         low, high = contexts.min(), contexts.max()
-        reach = 0.4 * ((high - low) or 1.0)
+        reach = 0.2 * ((high - low) or 1.0)
         panel.set(xlim=(0, max(steps - 1, 1)), ylim=(low - reach, high + reach), xlabel="step", ylabel=axis)
-        panel.legend(fontsize=8, loc="upper right", ncols=2)
+        draw_levels(panel, contexts)
+        how = {"fontsize": 9, "frameon": False, "ncols": 2, "borderaxespad": 0.1}
+        panel.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **how)
 
-    def move(self, middle: np.ndarray, spread: np.ndarray, truth: np.ndarray) -> None:
+    def move(self, low: np.ndarray, middle: np.ndarray, high: np.ndarray, truth: np.ndarray) -> None:
         """Draw the series ``[T]`` up to now."""
         time = np.arange(len(middle))
         self.middle.set_data(time, middle)
-        self.band.set_data(time, middle - 2 * spread, middle + 2 * spread)
+        self.band.set_data(time, low, high)
         self.truth.set_data(time, truth)
-
-
-def _plane(means: np.ndarray) -> np.ndarray:
-    """The directions that are drawn, ``[d, min(d, 2)]``: of many, the first two principal ones of the trained means."""
-    d = means.shape[1]
-    if d <= 2:
-        return np.eye(d)
-    return np.linalg.svd(means - means.mean(0), full_matrices=True)[2][:2].T

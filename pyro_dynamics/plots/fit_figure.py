@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pyro_dynamics.environments.context_text import label
-from pyro_dynamics.plots.figures import STYLE, colour_scale, png
+from pyro_dynamics.plots.style import STYLE, Png, colour_scale, png
 
 
-def draw_fit(elbos: Sequence[float], rows: Sequence[Mapping[str, Any]], axis: str) -> bytes:
+def draw_fit(elbos: Sequence[float], rows: Sequence[Mapping[str, Any]], axis: str) -> Png:
     """Learning curve, latents, and the held-out log-likelihood under right and wrong latents, as a PNG.
 
     Args:

@@ -18,7 +18,7 @@ from xarray import DataArray, DataTree
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments.context_text import columns, label
-from pyro_dynamics.plots.figures import STYLE, colour_scale, png, shaped, without_display
+from pyro_dynamics.plots.style import STYLE, Png, colour_scale, png, shaped, without_display
 
 LEVEL = 0.94
 """Probability of the regions, ArviZ' own."""
@@ -59,7 +59,7 @@ def draw_latents(
     contexts: Sequence[Any],
     axes: Sequence[str],
     others: Mapping[str, np.ndarray] | None = None,
-) -> bytes:
+) -> Png:
     """Latent means with 94 % regions and, where contexts are numbers, the contexts that a probe reads; as a PNG.
 
     Args:
@@ -171,7 +171,7 @@ def _tails() -> list[float]:
     return [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
-def draw_prior_posterior(tree: DataTree) -> bytes:
+def draw_prior_posterior(tree: DataTree) -> Png:
     """Marginal densities of every environment's posterior beside the prior, a panel for each latent, as a PNG.
 
     The axis spans the posteriors, which are often a hundred times narrower than the prior; that is then a flat line,
@@ -232,7 +232,7 @@ def _dress_densities(lines: DataArray, colours: Sequence[Any]) -> None:
         prior.set(color="black", linestyle=":", linewidth=1.8, label="prior" if k == 0 else None, visible=k == 0)
 
 
-def draw_pairs(tree: DataTree, draws: int = 500) -> bytes:
+def draw_pairs(tree: DataTree, draws: int = 500) -> Png:
     """Draws of one latent dimension against another for each environment, as a PNG.
 
     The ellipse holds 94 % of a Gaussian with the draws' covariance: a guide that is not Gaussian leaves it. (ArviZ'
@@ -276,7 +276,7 @@ def _draw_pair(panel: Axes, pair: np.ndarray, draws: int, colour: Any) -> None:
     panel.margins(0.1)
 
 
-def draw_k_hat(labels: Sequence[str], k_hats: Sequence[float], threshold: float) -> bytes:
+def draw_k_hat(labels: Sequence[str], k_hats: Sequence[float], threshold: float) -> Png:
     """The shape k-hat of each environment's importance weights beside the threshold, as a PNG; lower is better.
 
     The values stand below: minus infinity is the exact posterior, NaN that of densities that are not finite.

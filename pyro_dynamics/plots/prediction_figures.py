@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pyro_dynamics.diagnostics.prediction.forecast import Forecast
-from pyro_dynamics.plots.figures import STYLE, colour_scale, png
+from pyro_dynamics.plots.style import STYLE, Png, colour_scale, png
 
 
-def draw_coverage(by_horizon: Mapping[str, Sequence[float]], level: float = 0.9) -> bytes:
+def draw_coverage(by_horizon: Mapping[str, Sequence[float]], level: float = 0.9) -> Png:
     """How much of what was observed lay inside the intervals, by how far ahead it was predicted, as a PNG.
 
     Args:
@@ -39,7 +39,7 @@ def draw_coverage(by_horizon: Mapping[str, Sequence[float]], level: float = 0.9)
 
 def draw_fans(
     forecast: Forecast, labels: Sequence[str], state_names: Sequence[str] | None = None, windows: int = 1
-) -> bytes:
+) -> Png:
     """Bands of 50 % and 90 % of the particles beside what was observed, as a PNG.
 
     Shown of each environment is the window whose error is the median of its windows, neither the best nor the worst,
@@ -112,7 +112,7 @@ def _uncertain_dimensions(forecast: Forecast, scale: np.ndarray, count: int = 3)
     return sorted(growth.argsort()[::-1][:count].tolist())
 
 
-def draw_traversal(paths: Mapping[str, np.ndarray], parameter_axis: str, state_name: str) -> bytes:
+def draw_traversal(paths: Mapping[str, np.ndarray], parameter_axis: str, state_name: str) -> Png:
     """The prediction for each environment from one start under the same actions, as a PNG.
 
     Args:

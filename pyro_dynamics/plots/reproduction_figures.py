@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from xarray import DataArray
 
-from pyro_dynamics.plots.figures import STYLE, png
+from pyro_dynamics.plots.style import STYLE, Png, png
 from pyro_dynamics.reproduction.aggregate import band
 from pyro_dynamics.reproduction.score_rows import AGENTS, Row, Scores, all_checkpoints, by_seed, seed_gains
 
@@ -24,7 +24,7 @@ ROUNDS = "round (one episode in each environment)"
 SCORE = "score (0: random policy,\n1: best mean)"
 
 
-def learning_normalised(rows: Sequence[Row], family: str) -> bytes:
+def learning_normalised(rows: Sequence[Row], family: str) -> Png:
     """Score of an episode, mean over the training environments, by round (the paper's Fig. 2a)."""
     scores = Scores(rows, family)
     reference = scores.best("train")
@@ -39,7 +39,7 @@ def learning_normalised(rows: Sequence[Row], family: str) -> bytes:
         return _finish(figure, panel)
 
 
-def learning_by_environment_normalised(rows: Sequence[Row], family: str, axis: str = "context") -> bytes:
+def learning_by_environment_normalised(rows: Sequence[Row], family: str, axis: str = "context") -> Png:
     """Return of an episode in each training environment by round, with the specialist's final mean as 1 (Fig. 2b)."""
     scores = Scores(rows, family)
     reference = scores.specialist()
@@ -47,14 +47,14 @@ def learning_by_environment_normalised(rows: Sequence[Row], family: str, axis: s
     return _by_environment(scores, curves, axis, "score (0: random policy,\n1: specialist)")
 
 
-def learning_by_environment(rows: Sequence[Row], family: str, axis: str = "context") -> bytes:
+def learning_by_environment(rows: Sequence[Row], family: str, axis: str = "context") -> Png:
     """Return of an episode in each training environment by round (the paper's appendix)."""
     scores = Scores(rows, family)
     curves = {agent: scores.returns(agent, "train") for agent in scores.agents("train")}
     return _by_environment(scores, curves, axis, "return of an episode", scores.random)
 
 
-def dynamic(rows: Sequence[Row], family: str) -> bytes:
+def dynamic(rows: Sequence[Row], family: str) -> Png:
     """Return of each episode of learning online in the changing environment, a panel for each checkpoint (Fig. 3)."""
     scores = Scores(rows, family)
     checkpoints, agents = scores.checkpoints("dynamic"), scores.agents("dynamic")
@@ -75,12 +75,12 @@ def dynamic(rows: Sequence[Row], family: str) -> bytes:
         return _finish(figure, panels[0])
 
 
-def final_scores(rows: Sequence[Row], family: str, axis: str = "context") -> bytes:
+def final_scores(rows: Sequence[Row], family: str, axis: str = "context") -> Png:
     """Score of the last episode in each test context, a panel for each checkpoint (the paper's Fig. 3, bottom)."""
     return _final(Scores(rows, family), "test", axis)
 
 
-def ablation(rows: Sequence[Row], family: str, axis: str = "context", reference: str | None = None) -> bytes:
+def ablation(rows: Sequence[Row], family: str, axis: str = "context", reference: str | None = None) -> Png:
     """The same for models trained on two environments only (the paper's appendix).
 
     Args:
@@ -96,7 +96,7 @@ def gain_by_influence(
     rows: Sequence[Row],
     influence: Mapping[str, float],
     axis: str = "share of the next step's variance that the hidden parameter explains",
-) -> bytes:
+) -> Png:
     """What the latent gains over the generalist in new contexts of each family, by how much there is to know.
 
     Args:
@@ -131,7 +131,7 @@ def _by_environment(
     axis: str,
     ylabel: str,
     levels: Mapping[str, float] | None = None,
-) -> bytes:
+) -> Png:
     contexts = list(scores.contexts("train"))
     across = min(3, max(1, len(contexts)))
     down = max(1, math.ceil(len(contexts) / across))
@@ -154,7 +154,7 @@ def _by_environment(
         return _finish(figure, panels[0, 0])
 
 
-def _final(scores: Scores, split: str, axis: str) -> bytes:
+def _final(scores: Scores, split: str, axis: str) -> Png:
     """Final scores by context and, as the last group, their mean: a panel for each checkpoint."""
     checkpoints, agents = scores.checkpoints(split), scores.agents(split)
     left_out = scores.unscaled(split)
@@ -225,7 +225,7 @@ def _seeds(curve: DataArray) -> str:
     return "1 seed" if count == 1 else f"{count} seeds"
 
 
-def _finish(figure: Figure, panel: Axes, place: str = "outside upper center") -> bytes:
+def _finish(figure: Figure, panel: Axes, place: str = "outside upper center") -> Png:
     """The figure with one legend, beside the panels so that it covers nothing."""
     handles, labels = panel.get_legend_handles_labels()
     # Agents first, whatever they are drawn with, and the random policy last.

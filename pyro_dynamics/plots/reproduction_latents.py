@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pyro_dynamics.environments.context_text import label
-from pyro_dynamics.plots.figures import STYLE, png
+from pyro_dynamics.plots.style import STYLE, Png, png
 from pyro_dynamics.reproduction.latent_rows import LatentMap, LatentRows
 from pyro_dynamics.reproduction.score_rows import Row
 
 
-def latents_training(rows: Sequence[Row], family: str, axis: str = "context", seed: int | None = None) -> bytes:
+def latents_training(rows: Sequence[Row], family: str, axis: str = "context", seed: int | None = None) -> Png:
     """Mean of each latent dimension by round with two standard deviations, one colour a context.
 
     Args:
@@ -48,7 +48,7 @@ def latents_training(rows: Sequence[Row], family: str, axis: str = "context", se
         return png(figure)
 
 
-def latents_map(rows: Sequence[Row], family: str, axis: str = "context") -> bytes:
+def latents_map(rows: Sequence[Row], family: str, axis: str = "context") -> Png:
     """Means of the latents at the last checkpoint, a panel a seed: circles trained on, triangles new.
 
     Latents of more than two dimensions are shown on their two principal components, those of one on a line. The

@@ -1,4 +1,4 @@
-"""The figure of ``pyro-dynamics benchmark --scaling``: how a plan's cost grows."""
+"""The figure of ``pyro-dynamics benchmark scaling``: how a plan's cost grows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from pyro_dynamics.plots.figures import STYLE, png
+from pyro_dynamics.plots.style import STYLE, Png, png
 
 
-def draw_scaling(costs: Mapping[str, Sequence[tuple[int, Any]]]) -> bytes:
+def draw_scaling(costs: Mapping[str, Sequence[tuple[int, Any]]]) -> Png:
     """CPU time against each size, with the line of proportion through the largest; as a PNG.
 
     Args:

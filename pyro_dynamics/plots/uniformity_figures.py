@@ -15,13 +15,13 @@ import matplotlib
 import numpy as np
 from matplotlib import pyplot
 
-from pyro_dynamics.plots.figures import STYLE, png, without_display
+from pyro_dynamics.plots.style import STYLE, Png, png, without_display
 
 MOST = 500
 """Values in a panel, evenly out of all: neighbouring steps are not independent, and the region takes time."""
 
 
-def draw_pit(pits: Mapping[str, np.ndarray]) -> bytes:
+def draw_pit(pits: Mapping[str, np.ndarray]) -> Png:
     """Probability integral transforms, a panel for each name, as a PNG.
 
     Args:
@@ -32,7 +32,7 @@ def draw_pit(pits: Mapping[str, np.ndarray]) -> bytes:
     return _draw({name: values[_evenly(len(values), count)] for name, values in flat.items()}, "PIT")
 
 
-def draw_sbc(sbc: Any) -> bytes:
+def draw_sbc(sbc: Any) -> Png:
     """Ranks of simulation-based calibration, a panel for each latent dimension, as a PNG.
 
     Args:
@@ -59,7 +59,7 @@ def _with_ends(values: np.ndarray) -> np.ndarray:
     return np.concatenate([values, [end, 1 - end]])
 
 
-def _draw(pits: Mapping[str, np.ndarray], axis: str) -> bytes:
+def _draw(pits: Mapping[str, np.ndarray], axis: str) -> Png:
     columns = min(5, len(pits))
     size = (max(5.0, 3.0 * columns), 0.6 + 2.6 * -(-len(pits) // columns))
     stacked = np.stack([_with_ends(values) for values in pits.values()], axis=-1)[None]

@@ -17,7 +17,6 @@ from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Context, Family, Schedule
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError, first_line
-from pyro_dynamics.plots.belief_panel import BeliefPanel
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
 
 LOWEST = 360
@@ -62,6 +61,8 @@ class Film:
     def __init__(
         self, path: Path, envs: SyncVectorEnv, k: int, steps: int, trained: AgentGroup, family: Family
     ) -> None:
+        from pyro_dynamics.plots.belief_panel import BeliefPanel  # here, as matplotlib takes long
+
         self.env, self.k, self.axis = envs.envs[k], k, family.axis
         mp4 = find_spec("imageio_ffmpeg") is not None
         self.path = path.with_name(path.name + (".mp4" if mp4 else ".gif"))

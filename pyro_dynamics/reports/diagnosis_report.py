@@ -11,7 +11,7 @@ from pyro_dynamics.diagnostics.diagnosis import ACTIVE, Latents, PosteriorQualit
 from pyro_dynamics.diagnostics.posterior.nuts_check import NutsCheck
 from pyro_dynamics.diagnostics.posterior.simulation_calibration import SBC
 from pyro_dynamics.diagnostics.prediction.held_out import HeldOut
-from pyro_dynamics.diagnostics.verdict import Verdict, judge_posterior
+from pyro_dynamics.diagnostics.verdict import MEANINGS, Verdict, Word, judge_posterior
 from pyro_dynamics.environments import Family
 from pyro_dynamics.plots.posterior_figures import draw_k_hat, draw_latents, draw_pairs, draw_prior_posterior
 from pyro_dynamics.plots.prediction_figures import draw_coverage, draw_fans, draw_traversal
@@ -74,6 +74,26 @@ class Findings:
         verdicts = map(judge_posterior, qualities, self.held_out.quality)
         return dict(zip(self.labels, verdicts, strict=True))
 
+    @property
+    def by_word(self) -> dict[Word, list[str]]:
+        """The labels of the environments that have each verdict, the most serious first."""
+        verdicts = self.verdicts
+        words = [word for word in reversed(Word) if any(one.word == word for one in verdicts.values())]
+        return {word: [name for name, one in verdicts.items() if one.word == word] for word in words}
+
+    @property
+    def numbers(self) -> list[list[str]]:
+        """Of each environment k-hat, the guide's sd over its posterior's (the largest), and coverage, as text."""
+        qualities = self.posterior.quality if self.posterior else [None] * len(self.labels)
+        return [
+            [
+                "-" if quality is None else number(quality.importance.k_hat),
+                "-" if quality is None else f"{max(quality.importance.spread):.1f}",
+                f"{predicted.coverage:.0%}",
+            ]
+            for quality, predicted in zip(qualities, self.held_out.quality, strict=True)
+        ]
+
 
 def run_report(found: Findings) -> Report:
     """The report of a trained run."""
@@ -92,6 +112,7 @@ def _verdicts(found: Findings) -> Section:
         "Each environment has a posterior over its latent, given the network, and is judged separately. The network "
         "is fixed: the uncertainty of its weights shows only in the predictions."
     ]
+    words += [f"{word}: {MEANINGS[word]}" for word in found.by_word]
     rows = [[label, one.word, one.why] for label, one in found.verdicts.items()]
     return Section("Verdict", words, [Table([found.family.axis, "verdict", "why"], rows)])
 

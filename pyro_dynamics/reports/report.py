@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from pyro_dynamics.io.tables import markdown_table
+from pyro_dynamics.plots.style import Png
 
 CSS = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 960px; margin: 2em auto; padding: 0 1em; }
@@ -25,12 +26,12 @@ class Figure:
 
     Attributes:
         name: of its file, without the ending.
-        png: its bytes.
+        png: drawn.
         caption: what it shows.
     """
 
     name: str
-    png: bytes
+    png: Png
     caption: str
 
 

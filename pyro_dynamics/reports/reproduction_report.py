@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pyro_dynamics.plots import reproduction_figures as plots
 from pyro_dynamics.plots.reproduction_latents import latents_map, latents_training
+from pyro_dynamics.plots.style import Png
 from pyro_dynamics.reports.report import Figure, Report, Section, Table
 from pyro_dynamics.reproduction import aggregate
 from pyro_dynamics.reproduction.claims import MIN_SEEDS, Claim, claims, margin_outside, rank_correlation
@@ -141,7 +142,7 @@ def _training(rows: Sequence[Row], scores: Scores, axis: str) -> list[Section]:
     return [Section("Training environments", words, [final_table(scores, "train")], figures)]
 
 
-def _split(scores: Scores, split: str, heading: str, draw: Callable[[], bytes]) -> list[Section]:
+def _split(scores: Scores, split: str, heading: str, draw: Callable[[], Png]) -> list[Section]:
     """A section for each checkpoint, the first with a figure of all of them."""
     what = "The mean over the episodes." if split == "dynamic" else "The last episode in each environment."
     sections = [

@@ -40,6 +40,7 @@ class AdaptationStep:
         log_q: its log density at them, in nats, ``[n, K]``.
         plan: what planning took, before the step; nothing along a log.
         update: what the update of the beliefs took, after it.
+        changed: where that update found that the environment has changed, ``[K]``.
     """
 
     index: int
@@ -58,6 +59,7 @@ class AdaptationStep:
     log_q: Tensor
     plan: Seconds
     update: Seconds
+    changed: Tensor
 
     @property
     def seconds(self) -> float:
@@ -183,4 +185,5 @@ class Predictions:
                 *self.group.belief_draws(belief_draws, self.stream_state.reporting),
                 step.plan,
                 step.update,
+                self.group.changed(),
             )

@@ -15,6 +15,9 @@ from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
 
+NINETY = 1.6449
+"""Standard deviations on each side of a Gaussian's mean that hold 90 %."""
+
 
 def as_row(step: AdaptationStep, k: int = 0) -> dict[str, Any]:
     """A step of environment k, as a line of ``steps.jsonl``."""
@@ -36,17 +39,18 @@ def as_json(context: Any) -> Context | None:
     return context if context is None or isinstance(context, str | tuple) else float(context)
 
 
-def line(row: dict[str, Any]) -> str:
-    """One step for people."""
-    belief = "  ".join(f"{mean:+.3f} +- {sd:.3f}" for mean, sd in zip(row["mean"], row["sd"], strict=True))
-    numbers = f"{row['reward']:>8.2f} {row['log_likelihood']:>9.2f} {row['coverage']:>8.0%}"
-    return f"{row['step']:>5} {label(row['context']):>20} {numbers}  {belief}"
-
-
-def summarise(rows: Sequence[dict[str, Any]], trained: AgentGroup, family: Family) -> dict[str, Any]:
+def summarise(
+    rows: Sequence[dict[str, Any]], trained: AgentGroup, family: Family, latent: np.ndarray | None = None
+) -> dict[str, Any]:
     """Return, mean log-likelihood, coverage, and the belief at the end of every stretch of constant context.
 
     A context that stays for fewer than five steps changes all the time, and does not count as one.
+
+    Args:
+        rows: T lines of ``steps.jsonl``.
+        trained: the trained agents.
+        family: their environments.
+        latent: draws of the belief after each step, ``[T, S, d]``, from which the intervals are then taken.
     """
     ends = [i for i in range(len(rows)) if i + 1 == len(rows) or rows[i + 1]["context"] != rows[i]["context"]]
     ends = [i for i, before in zip(ends, [-1, *ends[:-1]], strict=True) if i - before >= SHORT or i == ends[-1]]
@@ -58,18 +62,21 @@ def summarise(rows: Sequence[dict[str, Any]], trained: AgentGroup, family: Famil
             f"last_{RECENT}": float(np.mean([row["coverage"] for row in rows[-RECENT:]])),
         },
         "pit": pit_histogram(torch.tensor([row["pit"] for row in rows])),
-        "belief": [describe(rows[i], trained, family) for i in ends],
+        "belief": [describe(rows[i], trained, family, None if latent is None else latent[i]) for i in ends],
     }
 
 
-def coverage_line(shares: dict[str, float]) -> str:
-    """How many of the targets lay in their 90 % intervals."""
+def coverage_line(shares: dict[str, float], steps: int) -> str:
+    """How many of the targets lay in their 90 % intervals, over a stream of so many steps."""
     every, recent = shares.values()
-    return f"coverage of 90 % intervals: {every:.0%} over the whole stream, {recent:.0%} over the last {RECENT} steps"
+    last = f", {recent:.0%} over the last {RECENT} steps" if steps > RECENT else ""
+    return f"coverage of 90 % intervals: {every:.0%} over all {steps} steps{last}"
 
 
-def describe(row: dict[str, Any], trained: AgentGroup, family: Family) -> dict[str, Any]:
-    """Where a belief lies among the environments that were trained on."""
+def describe(
+    row: dict[str, Any], trained: AgentGroup, family: Family, draws: np.ndarray | None = None
+) -> dict[str, Any]:
+    """Where a belief lies among the environments that were trained on, with draws of it ``[S, d]`` if there are any."""
     entry = {key: row[key] for key in ("step", "context", "mean", "sd")}
     if not row["mean"]:
         return {**entry, "words": "this agent infers no latent, and so has no belief"}
@@ -82,8 +89,26 @@ def describe(row: dict[str, Any], trained: AgentGroup, family: Family) -> dict[s
         probe = ContextProbe(means, family.train)
         decoded, spread = probe.predict(here), probe.spread(np.array(row["sd"]))
         entry["decoded"], entry["decoded_sd"] = decoded.tolist(), spread.tolist()
-        names = [f"{name} " if len(family.parameters) > 1 else "" for name in family.parameters]
-        numbers = zip(names, np.atleast_1d(decoded), np.atleast_1d(spread), family.units, strict=True)
-        read = ", ".join(f"{name}{value:.2f} +- {sd:.2f} {unit}".rstrip() for name, value, sd, unit in numbers)
-        words = f"decoded {read}, {words}"
+        quantiles = np.stack([decoded - NINETY * spread, decoded, decoded + NINETY * spread])
+        if draws is not None and len(draws):  # of a mixture the mean may lie outside of the interval
+            quantiles = np.quantile(probe.predict(draws), [0.05, 0.5, 0.95], axis=0)
+        entry["decoded_quantiles"] = quantiles.tolist()
+        words = f"{decoded_words(family, *quantiles)}, {words}"
     return {**entry, "words": words}
+
+
+def decoded_words(family: Family, low: Any, middle: Any, high: Any) -> str:
+    """Each hidden parameter as the belief has it, with its 90 % interval: ``gravity 7.02 m/s^2 (90 %: 6.51 to 7.53)``.
+
+    Args:
+        family: of P hidden parameters.
+        low: lower ends of their intervals, a number or P of them.
+        middle: their medians, as many.
+        high: upper ends.
+    """
+    columns = (np.atleast_1d(part) for part in (middle, low, high))
+    each = zip(family.parameters, family.units, *columns, strict=True)
+    return ", ".join(
+        f"{' '.join(filter(None, [name, f'{value:.2f}', unit]))} (90 %: {start:.2f} to {end:.2f})"
+        for name, unit, value, start, end in each
+    )

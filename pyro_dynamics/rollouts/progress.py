@@ -1,5 +1,6 @@
-"""The progress bar of a training run."""
+"""The progress of a training run, and how long the rest of it will take."""
 
+import time
 from collections.abc import Sequence
 
 import torch
@@ -8,43 +9,130 @@ from tqdm import tqdm
 
 from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.inference import OfflineConfig
+from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.rollouts.rollout import Step
+
+FORMAT = "{desc} {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
+BETWEEN = 0.1
+"""Seconds between two drawings of the bar."""
 
 
 class Progress:
     """Shows round, environments with their returns so far, and the time left.
+
+    The bar counts seconds: those that have passed, of all that the run will take. What is left are gradient steps,
+    which become more as the data grows, and steps of acting; each costs what it has cost so far. How long acting takes
+    is not known before the first plans of round 1, and no time is shown until then.
 
     Args:
         contexts: the true contexts of the K environments.
         rounds: the last round.
         steps: steps in each episode.
         done: rounds that were finished before.
+        offline: sizes of a training.
+        agents: which share the environments, each with a training of its own.
+        episodes: of each environment in a round.
     """
 
-    def __init__(self, contexts: Sequence[Context], rounds: int, steps: int, done: int) -> None:
-        self.contexts, self.rounds = contexts, rounds
+    def __init__(
+        self,
+        contexts: Sequence[Context],
+        rounds: int,
+        steps: int,
+        done: int,
+        offline: OfflineConfig,
+        agents: int = 1,
+        episodes: int = 1,
+    ) -> None:
+        self.contexts, self.rounds, self.steps = contexts, rounds, steps
+        self.offline, self.agents = offline, agents
+        self.simulated = len(contexts) * episodes
         self.returns: Tensor | None = None
         self.elbo: float | None = None  # of the last epoch, in nats for each transition
-        # The bar counts environment steps; a round's training is shown in words while it lasts.
-        self.bar = tqdm(total=(rounds + 1) * steps, initial=done * steps, unit="step", dynamic_ncols=True)
+        self.round, self.index = done, 0
+        self.gradient_steps, self.gradient_seconds, self.in_round = 0, 0.0, 0  # the last: since the round began
+        self.plans, self.plan_seconds = 0, 0.0
+        self.lengths: list[int] = []  # of the episodes with plans
+        self._start = self._last = time.monotonic()
+        self._drawn = 0.0
+        self.bar: tqdm = progress_bar(bar_format=FORMAT)
 
     def training(self, m: int) -> None:
         """Training for round m begins."""
-        self.bar.set_description(f"round {m}/{self.rounds} training")
+        self._lap()
+        if self.round and self.plans:
+            self.lengths.append(self.index)
+        self.round, self.in_round, self.index = m, 0, 0
+        self.bar.set_description_str(f"round {m}/{self.rounds} training", refresh=False)
 
     def epoch(self, epoch: int, elbo: float) -> None:
         """An epoch is over."""
         self.elbo = elbo
-        self.bar.set_postfix_str(f"epoch {epoch + 1}, ELBO {elbo:.2f} nats per transition")
+        steps = self.offline.sizes(self._rows(self.round))[1]
+        self.gradient_steps, self.in_round = self.gradient_steps + steps, self.in_round + steps
+        self.gradient_seconds += self._lap()
+        self._show(f"epoch {epoch + 1}, ELBO {elbo:.2f} nats per transition")
 
     def step(self, m: int, step: Step) -> None:
         """The environments made a step."""
         if step.index == 0:
-            self.bar.set_description(f"round {m}/{self.rounds} acting")
+            self.bar.set_description_str(f"round {m}/{self.rounds} acting", refresh=False)
             self.returns = torch.zeros_like(step.reward)
         assert self.returns is not None
         self.returns += step.reward * step.alive
+        self.round, self.index = m, step.index + 1
+        seconds = self._lap()
+        if m > 0:  # round 0 acts at random, which takes next to nothing
+            self.plans, self.plan_seconds = self.plans + 1, self.plan_seconds + seconds
         returns = self.returns.view(-1, len(self.contexts)).mean(0).tolist()
         named = (f"{label(context)}: {value:.0f}" for context, value in zip(self.contexts, returns, strict=True))
-        self.bar.set_postfix_str("return " + ", ".join(named), refresh=False)
-        self.bar.update()
+        self._show("return " + ", ".join(named))
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning, of this process."""
+        return time.monotonic() - self._start
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that the rest will take; None as long as nothing was planned or trained."""
+        if not self.plans or not self.gradient_steps:
+            return None
+        length = sum(self.lengths) / len(self.lengths) if self.lengths else self.steps
+        later = range(self.round + 1, self.rounds + 1)
+        training = sum(self._gradient_steps(m) for m in later)
+        if not self.index:  # still at this round's own
+            training += max(self._gradient_steps(self.round) - self.in_round, 0)
+        acting = max(length - self.index, 0) + len(later) * length
+        costs = self.gradient_seconds / self.gradient_steps, self.plan_seconds / self.plans
+        return training * costs[0] + acting * costs[1]
+
+    def close(self) -> None:
+        """All is done, or was stopped."""
+        self.bar.close()
+
+    def _lap(self) -> float:
+        """Seconds since the last call."""
+        last, self._last = self._last, time.monotonic()
+        return self._last - last
+
+    def _rows(self, m: int) -> int:
+        """Transitions that an agent trains on in round m, or a little more where episodes ended early."""
+        return max(m * self.steps * self.simulated // self.agents, 1)
+
+    def _gradient_steps(self, m: int) -> int:
+        """Of round m, of all agents."""
+        epochs, steps = self.offline.sizes(self._rows(m))
+        return self.agents * epochs * steps
+
+    def _show(self, words: str) -> None:
+        if time.monotonic() - self._drawn < BETWEEN:
+            return
+        self._drawn, left = time.monotonic(), self.left
+        if left is None:
+            time_left = "time left unknown before the first plans"
+        else:
+            self.bar.total, self.bar.n = self.elapsed + left, self.elapsed
+            time_left = f"about {tqdm.format_interval(left)} left"
+        self.bar.set_postfix_str(f"{time_left}, {words}")

@@ -17,8 +17,10 @@ from pyro_dynamics.io.checkpoint_files import load_state, save_state
 from pyro_dynamics.io.files import make_folder, write_json_lines, write_whole
 from pyro_dynamics.io.reuse import as_stored, differing
 from pyro_dynamics.io.schema import parse_rows
+from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
 from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
+from pyro_dynamics.transitions import Transitions
 
 ROWS = 1000
 """Steps in a part; what a stream holds in memory does not grow beyond them."""
@@ -122,6 +124,17 @@ class StreamCheckpoint:
         """All steps' values by their names: state, action, next_state, reward, latent, log_q, seconds; ``[T, ...]``."""
         parts = [self._part_arrays(first, names) for first in range(0, self.steps, ROWS)]
         return {name: np.concatenate([part[name] for part in parts]) for name in names}
+
+    def adaptation(self, rows: list[dict[str, Any]], settings: dict[str, Any]) -> Adaptation:
+        """All steps as ``diagnose`` reads them from the results, with what :meth:`rows` gave and the settings."""
+        arrays = self.arrays("state", "action", "next_state", "reward", "latent", "log_q")
+        latent, log_q = (arrays.pop(name) for name in ("latent", "log_q"))
+        observed = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        environment = torch.zeros(len(rows), dtype=torch.long)
+        transitions = Transitions(**observed, environment=environment, step=torch.arange(len(rows)))
+        if not latent.shape[-1]:
+            return Adaptation(rows, transitions, None, None, settings)
+        return Adaptation(rows, transitions, latent, log_q.astype(np.float32), settings)
 
     def remove(self) -> None:
         """The results are written: forget how they were made."""

@@ -4,13 +4,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from pyro_dynamics.benchmarks import collapse
 from pyro_dynamics.benchmarks.recording import Recording
 from pyro_dynamics.errors import require_positive
 from pyro_dynamics.guides import DiagonalConfig, DiagonalGuide
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
+from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.benchmarks.common import RecordFlags
 
 
@@ -34,7 +34,7 @@ def measure_rows(flags: CollapseFlags) -> tuple[dict[str, Any], list[dict[str, A
     """Settings and rows."""
     jobs = [(c, r, seed) for c in collapse.CASES for r in collapse.REMEDIES for seed in range(flags.seeds)]
     rows = []
-    for case, remedy, seed in tqdm(jobs, unit="training", disable=None):
+    for case, remedy, seed in progress_bar(jobs, unit="training"):
         found = collapse.measure(build, case, remedy, seed, flags.steps)
         rows.append({"case": case, "remedy": remedy, "seed": seed, **asdict(found)})
     return {"steps": flags.steps, "seeds": flags.seeds}, rows

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 import tyro
-from tqdm import tqdm
 
 from pyro_dynamics.benchmarks import guides
 from pyro_dynamics.benchmarks.recording import Recording
 from pyro_dynamics.diagnostics.posterior.datatree import to_datatree
 from pyro_dynamics.guides import DiagonalGuide, FullRankGuide
 from pyro_dynamics.inference import OfflineConfig
+from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.benchmarks.common import RecordFlags, require_run
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.transitions import Transitions
@@ -41,7 +41,7 @@ def measure_rows(flags: GuidesFlags) -> tuple[dict[str, Any], list[dict[str, Any
     folder, config, family, group = load_run(require_run(flags.run, "guides"))
     agent, data = group.agents[0], Transitions.concatenate(folder.transitions()[:-1])
     trees = {}
-    for name, kind in tqdm({"diagonal": DiagonalGuide, "full-rank": FullRankGuide}.items(), unit="guide", disable=None):
+    for name, kind in progress_bar({"diagonal": DiagonalGuide, "full-rank": FullRankGuide}.items(), unit="guide"):
         guide = kind(agent.environments, agent.latent_dim)
         fitted = agent.refit(data, guide, FIT, torch.Generator().manual_seed(0))
         trees[name] = to_datatree(fitted, data, draws=DRAWS, contexts=family.train, pointwise=POINTWISE)

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tqdm import tqdm
-
 from pyro_dynamics.benchmarks import reliability
 from pyro_dynamics.benchmarks.recording import Recording
 from pyro_dynamics.io.provenance import PACKAGE
+from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.benchmarks.common import RecordFlags
 
 
@@ -21,7 +20,7 @@ Flags = ReliabilityFlags
 
 def measure_rows(_: ReliabilityFlags) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Settings and rows."""
-    found = tqdm(reliability.counts(PACKAGE.parent), total=len(reliability.FAULTS), unit="fault", disable=None)
+    found = progress_bar(reliability.counts(PACKAGE.parent), total=len(reliability.FAULTS), unit="fault")
     return {}, list(found)
 
 

@@ -4,8 +4,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.benchmarks import timing
 from pyro_dynamics.benchmarks.recording import Recording
@@ -14,7 +12,7 @@ from pyro_dynamics.control import CEMConfig, MPCConfig
 from pyro_dynamics.control.precision import Device, Precision
 from pyro_dynamics.errors import require_positive
 from pyro_dynamics.io.tables import markdown_table
-from pyro_dynamics.plots.scaling_figure import draw_scaling
+from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.benchmarks import speed
 from pyro_dynamics.runners.benchmarks.common import RecordFlags
 from pyro_dynamics.runners.common.factory import accelerator, describe_planning
@@ -62,7 +60,7 @@ def measure_rows(flags: ScalingFlags) -> tuple[dict[str, Any], list[dict[str, An
         return speed.build_from(config, size if name == "environments" else 1)
 
     total = sum(map(len, timing.SCALES.values()))
-    steps = tqdm(timing.scaling(build, flags.calls), total=total, unit="size", desc="scaling", disable=None)
+    steps = progress_bar(timing.scaling(build, flags.calls), total=total, unit="size", desc="scaling")
     rows = [{"name": name, "size": size, "cpu_s": cost.cpu, "wall_s": cost.wall} for name, size, cost in steps]
     return {"calls": flags.calls, "planning": describe_planning(flags.precision, flags.device)}, rows
 
@@ -78,6 +76,8 @@ def table(recording: Recording) -> str:
 
 def figure(recording: Recording) -> bytes:
     """The rows as a PNG."""
+    from pyro_dynamics.plots.scaling_figure import draw_scaling  # here, as matplotlib takes long
+
     costs: dict[str, list[tuple[int, Cost]]] = {}
     for row in recording.rows:
         costs.setdefault(row["name"], []).append((row["size"], Cost(row["cpu_s"], row["wall_s"])))

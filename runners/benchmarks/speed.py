@@ -23,6 +23,7 @@ from pyro_dynamics.errors import UserError, last_line, require_positive
 from pyro_dynamics.inference import OfflineConfig, RecursiveConfig, SVIUpdateConfig
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.models import Ensemble
+from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.benchmarks.common import RecordFlags
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, preset_config
 from pyro_dynamics.runners.common.factory import accelerator, action_space, build_agent, describe_planning
@@ -96,7 +97,7 @@ def timed(flags: SpeedFlags) -> tuple[list[dict[str, Any]], list[str]]:
     ours: dict[Job, list[Cost]] = {job: [] for job in jobs}
     theirs: dict[Job, list[float]] = {job: [] for job in jobs}
     total = sum(map(len, turns)) + (flags.peer is not None) * len(turns)
-    with tqdm(total=total, unit="job", disable=None, dynamic_ncols=True) as bar:
+    with progress_bar(total=total, unit="job") as bar:
         for turn in turns:
             for job, seconds in peer_times(flags, bar).items() if flags.peer is not None else ():
                 theirs[job].append(seconds)

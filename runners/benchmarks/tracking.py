@@ -8,7 +8,6 @@ import numpy as np
 
 from pyro_dynamics.benchmarks.recording import Recording
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.plots.tracking_figure import draw_tracks
 from pyro_dynamics.runners.benchmarks.common import ReportFlags
 from pyro_dynamics.runners.track import table_of
 
@@ -35,6 +34,8 @@ def figure(recording: Recording) -> bytes:
     Raises:
         UserError: if the rows are from before the paths were recorded.
     """
+    from pyro_dynamics.plots.tracking_figure import draw_tracks  # here, as matplotlib takes long
+
     if not all("decoded" in row for row in recording.rows):
         raise UserError("these rows have no paths of beliefs: `pyro-dynamics track` records them again")
     tracks = {

@@ -19,6 +19,8 @@ FLAGS = {
     "--planner.carry": "--planner.std-carry",
     "--belief.retention": "--belief.forgetting-factor",
 }
+WORDS = {"--tensorboard": ["--tracker", "tensorboard"], "--no-tensorboard": ["--tracker", "none"]}
+"""Flags that are taken as others with a value."""
 BELIEFS = {"exact": "recursive"}
 TRACKED = {**BELIEFS, "told": "oracle-reset"}
 """What ``track --beliefs`` compares."""
@@ -33,7 +35,7 @@ SETTINGS = {("belief", "power"): {"retention": "forgetting_factor"}, ("planner",
 
 
 def with_new_names(arguments: Sequence[str]) -> list[str]:
-    """The arguments of a command, with beliefs by their new names.
+    """The arguments of a command, with beliefs and trackers by their new names.
 
     Raises:
         UserError: if a flag has another name now.
@@ -54,7 +56,7 @@ def with_new_names(arguments: Sequence[str]) -> list[str]:
         elif listing and not word.startswith("--"):
             renamed[index] = _tracked(word)
         listing = flag == "--beliefs" or (listing and not word.startswith("--"))
-    return renamed
+    return [word for one in renamed for word in WORDS.get(one, [one])]
 
 
 def _after(arguments: Sequence[str], flag: str) -> list[str]:

@@ -68,7 +68,7 @@ def make_job(wanted: dict[str, Any], flags: train.TrainFlags, step_limit: float 
             raise UserError(f"the {name} is the sweep's to choose: name it before the --")
     if replace(flags, run=config) != train.TrainFlags(config):
         raise UserError(
-            "--out, --resume, --tensorboard and --threads of train are not for the jobs of a sweep, and --step-limit "
+            "--out, --resume, --tracker and --threads of train are not for the jobs of a sweep, and --step-limit "
             "stands before the --"
         )
     guide = "" if config.guide == DEFAULT_GUIDE else f"-{file_name(config.guide)}"

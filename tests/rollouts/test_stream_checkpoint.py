@@ -45,6 +45,7 @@ def step(index: int) -> AdaptationStep:
         draws[..., 0],
         Seconds(0.005),
         Seconds(0.005),
+        one < 0,
     )
 
 

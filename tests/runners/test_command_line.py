@@ -48,6 +48,18 @@ def test_train_leaves_a_whole_run(run: Path, capsys: pytest.CaptureFixture[str])
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["round-002.pt"]
 
 
+def test_train_says_what_to_look_at_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "one"
+    assert main(["train", *TINY, "--rounds", "1", "--figure-format", "svg", "--out", str(folder)]) == 0
+    last = capsys.readouterr().out.splitlines()[-2:]
+    assert last == [
+        f"next: pyro-dynamics adapt {folder}",
+        "      (gravity changes from 9 to 3 m/s^2 at step 5)",
+    ]
+    assert (folder / "training.svg").is_file()
+    assert (folder / "training.png").is_file()
+
+
 def test_adapt_stores_every_step_and_a_figure(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["adapt", str(run), "--schedule", "0:3,10:9", "--steps", "15"]) == 0
     printed = capsys.readouterr().out
@@ -62,7 +74,44 @@ def test_adapt_stores_every_step_and_a_figure(run: Path, capsys: pytest.CaptureF
     summary = json.loads((out / "summary.json").read_text())
     assert summary["return"] == pytest.approx(sum(step["reward"] for step in steps))
     assert [entry["step"] for entry in summary["belief"]] == [9, 14]
-    assert len([line for line in printed.splitlines() if line.strip()[:1].isdigit()]) == 15
+    # A line for every two steps, and one that ends where the context changes.
+    ranges = [line.split("  ")[0:] for line in printed.splitlines() if line.strip()[:1].isdigit()]
+    assert len(ranges) >= 8
+    assert main(["adapt", str(run), "--schedule", "0:3,10:9", "--steps", "15", "--every", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert [line.split()[0] for line in printed.splitlines() if line.strip()[:1].isdigit()] == list(map(str, range(15)))
+
+
+def test_adapt_shows_a_change_where_none_is_given(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["adapt", str(run), "--figure-format", "pdf"]) == 0
+    printed = capsys.readouterr().out
+    assert "--schedule 0:9,5:3, as none was given: gravity changes from 9 to 3 m/s^2 at step 5" in printed
+    assert "over all 25 steps\n" in printed
+    out = run / "adapt" / "0_9_5_3-steps25-seed0"
+    contexts = [json.loads(line)["context"] for line in (out / "steps.jsonl").read_text().splitlines()]
+    assert contexts == [9.0] * 5 + [3.0] * 20
+    assert (out / "belief.pdf").read_bytes().startswith(b"%PDF")
+    assert (out / "belief.png").is_file()
+
+
+def test_adaptations_with_other_beliefs_lie_in_other_folders(run: Path) -> None:
+    flags = ["--context", "7", "--steps", "3", "--quiet"]
+    for more in ([], ["--update.steps", "5"], ["--update.steps", "3"], ["--temperature", "0.5"]):
+        assert main(["adapt", str(run), *flags, *more]) == 0
+    names = {folder.name for folder in (run / "adapt").glob("7-*")}
+    start = "7-steps3-seed0"  # the run's own settings
+    assert names == {start, f"{start}-temperature=0.5", f"{start}-update.steps=3"}
+
+
+def test_a_diagnosis_of_other_steps_does_not_stay(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["adapt", str(run), "--context", "8", "--steps", "4", "--quiet"]
+    out = run / "adapt" / "8-steps4-seed0"
+    assert main(flags) == 0
+    assert main(["diagnose", str(out)]) == 0
+    assert (out / "diagnose" / "report.html").is_file()
+    assert "8-steps4-seed0" in refused(["diagnose", str(run / "adapt")], capsys)
+    assert main(flags) == 0
+    assert not (out / "diagnose").exists()
 
 
 def test_evaluate_scores_the_test_contexts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,11 +216,6 @@ def test_a_finished_run_can_be_resumed_for_more_rounds(run: Path, tmp_path: Path
     assert (folder / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
 
 
-def test_families_are_listed_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["families"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(FAMILIES)
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_teaches_its_options(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
@@ -215,7 +259,7 @@ def test_an_existing_folder_is_never_written_over(run: Path, capsys: pytest.Capt
         ["--schedule", "0:5,10:-1"],
         ["--schedule", "5:5"],
         ["--schedule", "nonsense"],
-        [],
+        ["--context", "5", "--every", "0"],
         ["--context", "5", "--schedule", "0:5"],
         ["--context", "5", "--steps", "0"],
         ["--context", "5", "--checkpoint", "1"],

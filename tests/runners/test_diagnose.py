@@ -140,15 +140,15 @@ def test_an_adaptation_is_judged_along_its_stream(
     assert "was made with another network than the one that" in refused([str(out)], capsys)
 
 
-def test_the_readmes_lines_for_a_notebook(
+def test_the_documents_lines_for_a_notebook(
     run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    lines = readme[readme.index("In a notebook") :].split("```python\n")[1].split("```")[0]
+    page = (Path(__file__).parents[2] / "docs/how-to/checking-a-posterior.md").read_text()
+    lines = page[page.index("## In a notebook") :].split("```python\n")[1].split("```")[0]
     out = tmp_path / "runs" / "pendulum-gravity-latent-quick-0" / "diagnose"
     assert main(["diagnose", str(run), *FEW, "--out", str(out)]) == 0
     monkeypatch.chdir(tmp_path)
-    exec(compile(lines, "README.md", "exec"), {})
+    exec(compile(lines, "checking-a-posterior.md", "exec"), {})
     assert "e[10, 1]" in capsys.readouterr().out
 
 

@@ -31,6 +31,11 @@ def test_beliefs_are_taken_by_their_old_names() -> None:
     assert with_new_names(words) == expected
 
 
+def test_the_flag_of_tensorboard_is_taken() -> None:
+    assert with_new_names(["--tensorboard", "--seed", "1"]) == ["--tracker", "tensorboard", "--seed", "1"]
+    assert with_new_names(["--no-tensorboard"]) == ["--tracker", "none"]
+
+
 def test_a_configuration_with_the_old_names_is_read() -> None:
     config = preset_config("halfcheetah-tilt", "realtime")
     new = to_json(config)

@@ -12,7 +12,7 @@ from pyro_dynamics.environments import Schedule
 from pyro_dynamics.environments.context_text import columns
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import load_adaptation
-from pyro_dynamics.plots.figures import draw_training
+from pyro_dynamics.plots.training_figure import draw_training
 from pyro_dynamics.runners.common.configuration import from_json
 from pyro_dynamics.runners.common.factory import nearest
 from pyro_dynamics.runners.main import main

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from pyro_dynamics.environments.context_text import columns
 
@@ -42,6 +41,8 @@ class ContextProbe:
     @property
     def rank_correlation(self) -> Any:
         """Spearman's correlation of predicted and true training contexts: a number, or a list of P."""
+        from scipy.stats import spearmanr  # here, as it takes long
+
         pairs = zip(columns(self.predict(self._means)).T, columns(self._contexts).T, strict=True)
         found = np.array([spearmanr(predicted, true).statistic for predicted, true in pairs])
         return found.reshape(self._contexts.shape[1:]).tolist()

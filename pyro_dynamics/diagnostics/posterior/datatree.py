@@ -1,12 +1,11 @@
 """The posterior as an ArviZ DataTree: named dimensions, units and settings, ready for every function of ArviZ."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from xarray import Dataset, DataTree
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
@@ -19,6 +18,9 @@ from pyro_dynamics.observation import gaussian_parameters
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
 from pyro_dynamics.version import __version__
+
+if TYPE_CHECKING:
+    from xarray import Dataset, DataTree
 
 ROWS_AT_ONCE = 10_000
 """Network evaluations of one forward pass: more leave the processor's cache, and take up to 1.7 times as long."""
@@ -36,7 +38,7 @@ def to_datatree(
     seed: int = 0,
     attrs: Mapping[str, Any] | None = None,
     on_rows: Callable[[int], object] | None = None,
-) -> DataTree:
+) -> "DataTree":
     """The posterior q(e), and all that ArviZ needs to judge it by, as one DataTree.
 
     ``posterior`` and ``prior`` hold ``e``; ``sample_stats`` holds ``log_p`` = log p(e_k, data_k), up to a constant,
@@ -65,6 +67,8 @@ def to_datatree(
     Raises:
         UserError: if the agent has no latent or its guide no density, or if an environment has no transitions.
     """
+    from xarray import Dataset, DataTree  # here, as it takes long
+
     agents = list(agent) if isinstance(agent, Sequence) else [agent]
     first = agents[0]
     refuse_without_posterior(first)
@@ -117,7 +121,7 @@ def to_datatree(
     return tree
 
 
-def with_parameters(dataset: Dataset, probe: ContextProbe, family: Family) -> Dataset:
+def with_parameters(dataset: "Dataset", probe: ContextProbe, family: Family) -> "Dataset":
     """Draws of ``e`` with the hidden parameters beside them that the probe decodes them to, each with its unit."""
     decoded = probe.predict(dataset["e"].values)
     columns = decoded[..., None] if decoded.ndim == dataset["e"].ndim - 1 else decoded
@@ -130,7 +134,7 @@ def with_parameters(dataset: Dataset, probe: ContextProbe, family: Family) -> Da
     )
 
 
-def of_environment(tree: DataTree, environment: str) -> DataTree:
+def of_environment(tree: "DataTree", environment: str) -> "DataTree":
     """The part of a tree that is about one environment: what ``arviz_stats.loo_approximate_posterior`` needs.
 
     Each environment has a posterior of its own, given its own transitions, so that weights of all environments
@@ -140,9 +144,11 @@ def of_environment(tree: DataTree, environment: str) -> DataTree:
         tree: from :func:`to_datatree`.
         environment: its label.
     """
+    from xarray import DataTree  # here, as it takes long
+
     rows = tree["constant_data"]["transition_environment"].to_numpy() == environment
 
-    def part(group: Dataset) -> Dataset:
+    def part(group: "Dataset") -> "Dataset":
         if "environment" in group.dims:
             group = group.sel(environment=environment, drop=True)
         return group.isel(transition=rows) if "transition" in group.dims else group
@@ -253,7 +259,9 @@ def sample_targets(agent: Agent, data: Transitions, latents: Tensor, generator: 
     return torch.stack(out)
 
 
-def _dataset(variables: Mapping[str, Any], coords: Mapping[str, Any]) -> Dataset:
+def _dataset(variables: Mapping[str, Any], coords: Mapping[str, Any]) -> "Dataset":
     """A dataset whose chains and draws are numbered."""
+    from xarray import Dataset
+
     (chains, draws) = next(iter(variables.values()))[1].shape[:2]
     return Dataset(variables, {"chain": np.arange(chains), "draw": np.arange(draws), **coords})

@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from arviz_stats.base import array_stats
 
 ALIKE = 1e-3
 """Nats: log ratios that differ by no more than rounding are those of the exact posterior."""
@@ -91,6 +90,8 @@ def smoothed_log_weights(log_p: np.ndarray, log_q: np.ndarray) -> tuple[np.ndarr
         return np.where(np.isfinite(ratio), ratio, -np.inf) if np.isfinite(ratio).any() else 0 * log_q, math.nan
     if np.ptp(ratio) < ALIKE:
         return np.zeros_like(ratio), -math.inf
+    from arviz_stats.base import array_stats  # here, as it takes long
+
     # ArviZ turns its argument round: it is written for leave-one-out, where the weights are one over a likelihood.
     log_weights, k_hat = array_stats.psislw(-ratio)
     return np.asarray(log_weights), float(k_hat)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from scipy.stats import chisquare
 from torch import Tensor, nn
 
 from pyro_dynamics.agent import Agent
@@ -239,6 +238,8 @@ def uniformity(ranks: Tensor, draws: int, bins: int | None = None) -> list[float
     bins = choose_bins(len(ranks), draws) if bins is None else bins
     if (draws + 1) % bins:
         raise UserError(f"{bins} bins do not divide {draws + 1} ranks evenly: choose a divisor")
+    from scipy.stats import chisquare  # here, as it takes long
+
     counted = [(column * bins // (draws + 1)).bincount(minlength=bins) for column in ranks.unbind(1)]
     return [float(chisquare(counts.numpy()).pvalue) for counts in counted]
 

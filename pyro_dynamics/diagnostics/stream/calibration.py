@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from scipy.stats import chi2
 from torch import Tensor
 
 from pyro_dynamics.agent import Agent
@@ -137,6 +136,8 @@ def in_central_region(agent: Agent, latent: Tensor, generator: torch.Generator) 
     The region is that of the Gaussian with the belief's mean and covariance: the squared Mahalanobis distance is below
     the 90 % quantile of the chi-square distribution with d degrees of freedom.
     """
+    from scipy.stats import chi2  # here, as it takes long
+
     with drawing_from(generator):
         mean, covariance = moments(agent.posterior())
     offset = (latent - mean).double()

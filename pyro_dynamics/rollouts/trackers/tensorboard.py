@@ -6,18 +6,12 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import reason
-
-SCALARS = {
-    "return": "return",
-    "log_likelihood": "log likelihood, right latent",
-    "log_likelihood_wrong_latent": "log likelihood, wrong latent",
-}
+from pyro_dynamics.rollouts.trackers.contract import scalars
 
 
-def summary_writer() -> Any:
+def package() -> Any:
     """The class that writes event files.
 
     Raises:
@@ -28,6 +22,11 @@ def summary_writer() -> Any:
     except ImportError:
         raise UserError("TensorBoard is not installed: pip install tensorboard") from None
     return SummaryWriter
+
+
+def open_run(folder: Path, first: int, config: Mapping[str, Any]) -> "TensorBoard":
+    """Write to ``tensorboard`` in a run's folder, from round ``first`` on."""
+    return TensorBoard(folder / "tensorboard", first)
 
 
 class TensorBoard:
@@ -44,7 +43,7 @@ class TensorBoard:
     def __init__(self, folder: Path, first: int) -> None:
         self.folder, self.broken = folder, False
         with self._in_one_line():
-            self.writer: Any = summary_writer()(str(folder), purge_step=first)
+            self.writer: Any = package()(str(folder), purge_step=first)
             self.writer.flush()
 
     @contextmanager
@@ -60,33 +59,11 @@ class TensorBoard:
             threading.excepthook = hook
 
     def round(self, m: int, rows: Sequence[Mapping[str, Any]], elbo: float | None) -> None:
-        """Write round m.
-
-        Args:
-            m: the round.
-            rows: of ``metrics.jsonl``, one for each environment.
-            elbo: of the last epoch of the training before it, in nats for each transition; None for none.
-
-        Raises:
-            UserError: if it cannot be written.
-        """
         with self._in_one_line():
-            self._add(m, rows, elbo)
+            for name, value in scalars(rows, elbo):
+                self.writer.add_scalar(name, value, m)
             self.writer.flush()
 
-    def _add(self, m: int, rows: Sequence[Mapping[str, Any]], elbo: float | None) -> None:
-        if elbo is not None:
-            self.writer.add_scalar("ELBO", elbo, m)
-        for row in rows:
-            where = label(row["context"])
-            for key, name in SCALARS.items():
-                if row[key] is not None:
-                    self.writer.add_scalar(f"{name}/{where}", row[key], m)
-            for i, (mean, scale) in enumerate(zip(row["latent_mean"] or (), row["latent_sd"] or (), strict=True)):
-                self.writer.add_scalar(f"latent {i}, mean/{where}", mean, m)
-                self.writer.add_scalar(f"latent {i}, sd/{where}", scale, m)
-
     def close(self) -> None:
-        """Finish the files."""
         with suppress(UserError) if self.broken else nullcontext(), self._in_one_line():
             self.writer.close()

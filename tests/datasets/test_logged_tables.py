@@ -220,7 +220,7 @@ def test_other_mistakes_are_refused_in_words(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "junk.parquet").write_bytes(b"junk")
     assert "junk.parquet cannot be read" in refused(["fit", str(tmp_path / "junk.parquet")], capsys)
     with pytest.raises(UserError, match="not int"):
-        read_log(3)  # type: ignore[arg-type]
+        read_log(3)
     assert source_names([file, table()]) == (str(file), "the data")
 
 

@@ -1,0 +1,121 @@
+"""Settings by the names of ``config.json``, as the Python interface takes them: with the words of the command line."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, get_args
+
+from pyro_dynamics.datasets.log_arrays import ColumnNames
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.untrusted_folders import file_name
+from pyro_dynamics.runners.common.configuration import (
+    CHOICES,
+    OnlineConfig,
+    Preset,
+    RunConfig,
+    from_json,
+    online_for,
+    preset_config,
+    require_sizes,
+    to_json,
+    with_choices,
+)
+from pyro_dynamics.runners.fit import FitConfig
+
+LONGEST = 60
+"""Characters of the settings in a folder's name; what is longer is a digest."""
+
+
+def train_config(family: str, preset: Preset, seed: int, settings: Mapping[str, Any]) -> RunConfig:
+    """The preset's configuration with some fields changed.
+
+    Raises:
+        UserError: if a field does not exist, or its value makes no sense.
+    """
+    if preset not in get_args(Preset):
+        raise UserError(f"unknown preset {preset!r}: choose one of {', '.join(get_args(Preset))}")
+    allowed = (_names(RunConfig) | _names(OnlineConfig)) - {"family", "preset", "online"}
+    config = _merged(_chosen(preset_config(family, preset), settings), {**settings, "seed": seed}, among=allowed)
+    require_sizes(config)
+    return config
+
+
+def fit_config(seed: int, settings: Mapping[str, Any]) -> FitConfig:
+    """The configuration of a fit with some fields changed.
+
+    Raises:
+        UserError: if a field does not exist, or its value makes no sense.
+    """
+    allowed = (_names(FitConfig) | _names(OnlineConfig)) - {"online"}
+    start = replace(RunConfig(), **{name: getattr(FitConfig(), name) for name in _names(FitConfig)})
+    config = _merged(_chosen(start, settings), {**settings, "seed": seed}, among=allowed)
+    return FitConfig(**{name: getattr(config, name) for name in _names(FitConfig)})
+
+
+def online_config(config: RunConfig, settings: Mapping[str, Any]) -> OnlineConfig:
+    """How the beliefs of a run follow what comes, with some fields changed.
+
+    Raises:
+        UserError: if a field does not exist, or its value makes no sense.
+    """
+    return (
+        _merged(_chosen(config, settings), settings, among=_names(OnlineConfig)).online if settings else config.online
+    )
+
+
+def column_names(columns: Mapping[str, str]) -> ColumnNames:
+    """What the data calls its columns; raises :class:`UserError` for a part that there is not."""
+    unknown = sorted(set(columns) - _names(ColumnNames))
+    if unknown:
+        raise UserError(f"columns has no entry {unknown[0]!r}: choose among {', '.join(sorted(_names(ColumnNames)))}")
+    return ColumnNames(**columns)
+
+
+def folder_suffix(settings: Mapping[str, Any]) -> str:
+    """What distinguishes a run with other settings from the command's own, in the name of its folder."""
+    plain = {name: _nested(name, value, value) if is_dataclass(value) else value for name, value in settings.items()}
+    words = [
+        f"-{name}-{CHOICES[name].word_for(value) if name in CHOICES else json.dumps(value, default=str)}"
+        for name, value in plain.items()
+    ]
+    text = re.sub(r'["{} ]', "", "".join(words))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return file_name(text) if len(text) <= LONGEST else f"-{digest}"
+
+
+def _chosen(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """A configuration with the guide, belief, update and planner that some settings name, each with its defaults."""
+    words = {name: CHOICES[name].word_for(settings[name]) for name in CHOICES if name in settings}
+    arguments = [part for name, word in words.items() for part in (f"--{name}", word)]
+    config = with_choices(config, arguments)
+    return replace(config, online=with_choices(online_for(config.guide, config.online), arguments))
+
+
+def _merged(config: RunConfig, settings: Mapping[str, Any], among: set[str]) -> RunConfig:
+    """A configuration with some fields changed; those of the belief stand beside the others, as flags do."""
+    unknown = sorted(set(settings) - among)
+    if unknown:
+        raise UserError(f"unknown setting {unknown[0]!r}: choose among {', '.join(sorted(among))}")
+    data = to_json(config)
+    for name, value in settings.items():
+        there = data["online"] if name in data["online"] else data
+        there[name] = CHOICES[name].word_for(value) if name in CHOICES else _nested(name, there[name], value)
+    return from_json(data, "these settings make no sense: {}")
+
+
+def _nested(name: str, there: Any, value: Any) -> Any:
+    """A value as plain data; of a group of settings only those that are given are changed."""
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if not isinstance(value, Mapping):
+        return value
+    unknown = sorted(set(value) - set(there))
+    if unknown:
+        raise UserError(f"{name} has no setting {unknown[0]!r}: choose among {', '.join(there)}")
+    return {**there, **value}
+
+
+def _names(config: type) -> set[str]:
+    return {field.name for field in fields(config)}
