@@ -41,6 +41,7 @@ def test_every_subject_has_a_page_with_rows() -> None:
     assert subjects | {"index"} <= {page.stem for page in PAGES}
 
 
+@pytest.mark.slow  # it draws every figure; the claims are held by the test of the page
 def test_the_reports_text_is_that_of_its_rows() -> None:
     (recording,) = reproduction.read(RESULTS / "reproduction")
     made = to_markdown(reproduction.report_of(recording), "figures")
