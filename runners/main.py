@@ -27,7 +27,7 @@ COMMANDS = {
     "calibrate": "choose the temperature of the online belief on held-out episodes",
     "reproduce": "make every figure of the paper, with baselines and intervals",
     "compare": "plot the learning curves of several runs",
-    "benchmark": "time plans, updates and training, and mbrl-lib's where it is installed",
+    "benchmark": "measure speed, planners, collapse and more, record the rows, and make their tables again",
     "accuracy": "measure guides and updates against known posteriors, and time them",
 }
 
