@@ -42,7 +42,6 @@ from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, RunConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run
-from pyro_dynamics.runners.common.logged_stream import read_stream
 from pyro_dynamics.runners.common.result_names import name_of_flags
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
@@ -305,6 +304,8 @@ def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family
     if flags.video:
         raise UserError("--video films a simulator, and --replay has none: leave one of them out")
     assert flags.replay is not None
+    from pyro_dynamics.runners.common.logged_stream import read_stream  # here, as pandas takes long
+
     logged = read_stream(flags.replay, flags.environment, flags.group, flags.columns, folder, family)
     for note in logged.notes:
         print(note)

@@ -14,7 +14,6 @@ from pyro_dynamics.datasets.fitting import fit_metrics, hold_out
 from pyro_dynamics.datasets.log_arrays import ColumnNames
 from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.datasets.logged_family import NAME, DataDescription, LoggedFamily
-from pyro_dynamics.datasets.sources import read_data
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import GUIDES, DiagonalConfig
@@ -114,6 +113,8 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = parse(arguments)
     set_threads(flags.threads)
+    from pyro_dynamics.datasets.sources import read_data  # here, as pandas takes long
+
     data = read_data(flags.data, flags.group, flags.columns)
     for note in data.notes:
         print(note)
