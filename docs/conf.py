@@ -38,7 +38,7 @@ myst_dmath_double_inline = True
 
 # Tutorials run when the site is built, each in a folder that is thrown away; an error in one fails the build.
 nb_execution_mode = "cache"
-nb_execution_timeout = 300
+nb_execution_timeout = 600  # of a cell, on a busy machine
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True
 nb_merge_streams = True
@@ -49,7 +49,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "mixed"
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"show-inheritance": True}
 autosummary_generate = False
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True

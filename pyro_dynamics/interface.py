@@ -1,5 +1,6 @@
 """The Python interface: train, fit, load and make, with the words of the command line."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ import gymnasium
 from pyro_dynamics.datasets.sources import Source, read_data, source_names
 from pyro_dynamics.environments import FAMILIES, Family, Schedule, find_family
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.gymnasium_ids import IDS
 from pyro_dynamics.io.online_state import load_online
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.online_agent import OnlineAgent
 from pyro_dynamics.processor import computing
+from pyro_dynamics.rollouts.trackers.contract import TrackerName
 from pyro_dynamics.runners.common.configuration import CHOICES, Preset, from_json, to_json
 from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.common.settings_by_name import (
@@ -40,6 +43,8 @@ def train(
     *,
     seed: int = 0,
     out: str | Path | None = None,
+    tracker: TrackerName = "none",
+    step_limit: float | None = None,
     threads: int = 1,
     **settings: Any,
 ) -> OnlineAgent:
@@ -52,6 +57,8 @@ def train(
         preset: where the settings come from that are not given: quick, cpu, realtime or paper.
         seed: names every random stream.
         out: folder of the run; by default one in ``runs/``, named after the family and the settings given here.
+        tracker: where the metrics of each round are written too: tensorboard, wandb, trackio or none.
+        step_limit: seconds that a step of an environment may take; then it is left out as one that raises.
         threads: processor threads.
         settings: fields of ``config.json``, such as ``rounds=4``, ``guide="flow"``, ``belief="power"``,
             ``offline={"min_steps": 500}``. A guide, belief, update or planner may also be a class of one's own.
@@ -71,7 +78,7 @@ def train(
     config = train_config(chosen, preset, seed, settings)
     path = Path(out) if out is not None else Path("runs") / (default_name(config) + folder_suffix(settings))
     with computing(threads):
-        folder = train_or_resume(config, path)
+        folder = train_or_resume(config, path, step_limit=step_limit, tracker=tracker)
     if (folder.last_round or 0) > config.rounds:
         raise UserError(
             f"{path} has {folder.last_round} rounds already, more than {config.rounds}: load it, or give out="
@@ -119,6 +126,8 @@ def fit(
     path = Path(out) if out is not None else Path("runs") / default_fit_name(config)
     with computing(threads):
         read = read_data(data, group, column_names(columns or {}))
+        for note in read.notes:
+            warnings.warn(note, stacklevel=2)
         fit_run(config, read, path, sources=source_names(data), unit=unit, held_out_share=hold_out, family=name)
     needed = config.agent == "specialist"
     return load(path, context=read.labels[0] if needed else None, seed=seed, threads=threads)
@@ -138,8 +147,8 @@ def load(
     """Open the folder of a run.
 
     Args:
-        path: the folder, of a training, of a fit, or one that :meth:`OnlineAgent.save` wrote: then the belief stands
-            where it stood.
+        path: the folder of a training or a fit, or a zip of one that ``pyro-dynamics share`` made; or a folder that
+            :meth:`OnlineAgent.save` wrote: then the belief stands where it stood.
         context: the true hidden parameter, which an oracle needs, and a specialist to be chosen by.
         checkpoint: the round whose model is taken; the newest by default.
         seed: names the random streams of acting and updating.
@@ -164,7 +173,7 @@ def load(
         run, config, found, trained = load_run(path, checkpoint, online_config(config, online))
         group = group_for(trained, found, [None if context is None else found.parse_context(context)])
     agent = OnlineAgent(run, to_json(config), found, trained, group, seed, threads)
-    kept = load_online(path)
+    kept = load_online(run.path)
     if kept is not None and not online and checkpoint is None:
         agent.load_state_dict(kept)
     return agent
@@ -180,7 +189,7 @@ def make(
         context: the hidden parameter, or how it changes: a number, a tuple of several, a name, a schedule such as
             ``"0:9,40:3"``, or a :class:`~pyro_dynamics.environments.Schedule`; by default the middle one of those that
             are trained on.
-        max_steps: after which an episode is truncated.
+        max_steps: after which an episode is truncated; by default as Gymnasium's own environment of that kind.
         settings: of the environment's constructor, such as ``render_mode="rgb_array"``.
 
     Returns:
@@ -190,7 +199,7 @@ def make(
         UserError: if there is no such family or context.
     """
     found = find_family(named_family(family))
-    steps = STEPS if max_steps is None else max_steps
+    steps = IDS.get(found.name, ("", STEPS))[1] if max_steps is None else max_steps
     if context is None:
         context = found.train[len(found.train) // 2]
     if isinstance(context, str) and ":" in context:

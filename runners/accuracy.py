@@ -38,6 +38,7 @@ from pyro_dynamics.inference import (
 )
 from pyro_dynamics.inference.log_joint import whole_batch
 from pyro_dynamics.io.files import make_folder, write_bytes, write_json
+from pyro_dynamics.io.provenance import provenance
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
 from pyro_dynamics.processor import set_threads
@@ -120,13 +121,12 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError("--parts needs one or more of linear, neural, time")
     set_threads(flags.threads)
     make_folder(flags.out)
-    tables: dict[str, str] = {}
-    results: dict[str, Any] = {"flags": asdict(flags) | {"out": str(flags.out)}, "torch": torch.__version__}
+    results: dict[str, Any] = {"flags": asdict(flags) | {"out": str(flags.out)}, "provenance": provenance()}
     measure = {"linear": linear, "neural": neural, "time": times}
     with tqdm(total=len(methods) * len(flags.parts), unit="fit", disable=None, dynamic_ncols=True) as bar:
         for part in dict.fromkeys(flags.parts):
-            tables[part], results[part] = measure[part](flags, methods, bar)
-    text = "\n\n".join(tables.values())
+            results[part] = measure[part](flags, methods, bar)
+    text = "\n\n".join(tables_of(results).values())
     write_bytes(flags.out / "table.md", (text + "\n").encode())
     write_json(flags.out / "accuracy.json", results)
     print(f"{text}\n\nresults: {flags.out}")
@@ -149,8 +149,14 @@ def methods_of(guides: Sequence[str]) -> list[tuple[str, str]]:
     return methods
 
 
-def linear(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) -> tuple[str, list[Row]]:
-    """Table and rows of the linear-Gaussian model."""
+def tables_of(results: dict[str, Any]) -> dict[str, str]:
+    """The table of each part that was measured, from what is stored in ``accuracy.json``."""
+    make: dict[str, Any] = {"linear": linear_table, "neural": neural_table, "time": time_table}
+    return {part: make[part](results[part], results["flags"]) for part in make if part in results}
+
+
+def linear(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) -> list[Row]:
+    """Rows of the linear-Gaussian model."""
     problem = linear_problem(flags.seed)
     inputs, targets, _ = problem.data
     design = cast(LinearGaussian, problem.model.likelihood).design(inputs).view(ENVIRONMENTS, -1, LATENTS)
@@ -166,12 +172,17 @@ def linear(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) 
         found = found_moments(guide, flags)
         rows.append(row(name, update, closeness(*found, *exact), seconds=seconds))
         bar.update()
+    return rows
+
+
+def linear_table(rows: list[Row], _: dict[str, Any]) -> str:
+    """Title and table."""
     title = f"Linear-Gaussian model, {ENVIRONMENTS} environments, d = {LATENTS}: against the exact posterior"
-    return f"{title}\n\n{markdown(rows, LINEAR_COLUMNS)}", rows
+    return f"{title}\n\n{markdown(rows, LINEAR_COLUMNS)}"
 
 
-def neural(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) -> tuple[str, dict[str, Any]]:
-    """Table and rows of the small neural model."""
+def neural(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) -> dict[str, Any]:
+    """Rows of the small neural model, and how well NUTS mixed."""
     problem = neural_problem(flags.seed)
     density = log_density(problem.model, *problem.data[:2])
     bar.set_description("neural NUTS")
@@ -195,19 +206,25 @@ def neural(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) 
         rows.append(row(name, update, closeness(*found_moments(guide, flags), *exact), found, seconds))
         bar.update()
     chains = {"r_hat": nuts.r_hat, "effective": nuts.effective, "skewness": grid.skewness}
+    return {"chains": chains, "rows": rows}
+
+
+def neural_table(found: dict[str, Any], _: dict[str, Any]) -> str:
+    """Title and table."""
+    chains, (first, second) = found["chains"], found["chains"]["skewness"]
     words = [
         f"Small neural model, one environment, {ROWS} transitions, d = {LATENTS}: against NUTS "
-        f"(R-hat {nuts.r_hat:.3f}, {nuts.effective:.0f} effective draws). Skewness of the marginals: "
-        f"{grid.skewness[0]:.2f} and {grid.skewness[1]:.2f}."
+        f"(R-hat {chains['r_hat']:.3f}, {chains['effective']:.0f} effective draws). Skewness of the marginals: "
+        f"{first:.2f} and {second:.2f}."
     ]
-    if not nuts.r_hat <= R_HAT:
+    if not chains["r_hat"] <= R_HAT:
         words.append(f"R-hat is above {R_HAT}: the chains have not mixed, so the comparison below is not reliable.")
     text = "\n".join(words)
-    return f"{text}\n\n{markdown(rows, NEURAL_COLUMNS)}", {"chains": chains, "rows": rows}
+    return f"{text}\n\n{markdown(found['rows'], NEURAL_COLUMNS)}"
 
 
-def times(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) -> tuple[str, list[Row]]:
-    """Table and rows of the time of a streaming update at the size of HalfCheetah, K = 1."""
+def times(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) -> list[Row]:
+    """Rows of the time of a streaming update at the size of HalfCheetah, K = 1."""
     generator = derive_generator(flags.seed, "time")
     config = EnsembleConfig(hidden=(128, 128, 128), weight_decay=(2.5e-5, 5e-5, 7.5e-5, 1e-4))
     with drawing_from(generator):
@@ -224,11 +241,16 @@ def times(flags: AccuracyFlags, methods: Sequence[tuple[str, str]], bar: tqdm) -
         cost = update_milliseconds(RecursiveBelief(model, guide, rule), steps, generator) if guide.has_density else None
         rows.append({"guide": name, "update": update, "milliseconds": cost})
         bar.update()
+    return rows
+
+
+def time_table(rows: list[Row], flags: dict[str, Any]) -> str:
+    """Title and table."""
     title = (
         f"Streaming update of one environment by one transition, HalfCheetah's sizes (5 networks, 3 layers of 128), "
-        f"{flags.threads} thread(s): median CPU time of {flags.repeats}"
+        f"{flags['threads']} thread(s): median CPU time of {flags['repeats']}"
     )
-    return f"{title}\n\n{markdown(rows, TIME_COLUMNS)}", rows
+    return f"{title}\n\n{markdown(rows, TIME_COLUMNS)}"
 
 
 def linear_problem(seed: int) -> Problem:

@@ -40,7 +40,7 @@ from pyro_dynamics.rollouts.fault_log import Faults
 from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
 from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
-from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, online_defaults
+from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, RunConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.common.logged_stream import read_stream
 from pyro_dynamics.runners.common.result_names import name_of_flags
@@ -197,7 +197,7 @@ def make_steps(
             sys.stdout.flush()  # also where it goes to a file, which someone may be watching
 
     if getattr(flags.online.update_config, "compiled", False):
-        print("the first update compiles, which takes up to a minute", flush=True)
+        print(COMPILES, flush=True)
     show([lines.head])
     with episode.film or nullcontext():
         stream = episode.stream(resume_point)

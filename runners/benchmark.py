@@ -1,235 +1,112 @@
-"""pyro-dynamics benchmark: timings of plans, updates and training, compared with the peer and the processor's rate."""
+"""pyro-dynamics benchmark: measure and record rows, or print their tables again."""
 
-import json
-import os
-import subprocess
+import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
-from typing import Any, Literal, cast, get_args
+from typing import Any
 
-import torch
 import tyro
-from tqdm import tqdm
 
-from pyro_dynamics.agent import Agent
-from pyro_dynamics.benchmarks import peer_mbrl_lib
-from pyro_dynamics.benchmarks import timing as benchmark
-from pyro_dynamics.benchmarks.timing import Cost, Work, measure
-from pyro_dynamics.control import CEMConfig, MPCConfig
-from pyro_dynamics.control.precision import Device, Precision
-from pyro_dynamics.environments import find_family
-from pyro_dynamics.errors import UserError, last_line
-from pyro_dynamics.inference import OfflineConfig, RecursiveConfig, SVIUpdateConfig
-from pyro_dynamics.io.files import write_bytes, write_json
-from pyro_dynamics.io.tables import markdown_table
-from pyro_dynamics.models import Ensemble
+from pyro_dynamics.benchmarks.recording import Recording, read_recordings, save_recording
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.files import ensure_parent, write_bytes
 from pyro_dynamics.processor import set_threads
-from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, preset_config
-from pyro_dynamics.runners.common.factory import accelerator, action_space, build_agent, describe_planning
 from pyro_dynamics.runners.main import run_as_module
 
-BenchmarkPreset = Literal["paper", "realtime"]
-Job = tuple[BenchmarkPreset, str]
-"""A kind of work at the settings of a preset."""
-PRESETS: tuple[BenchmarkPreset, ...] = get_args(BenchmarkPreset)
-KINDS = ("plan", "update", "control_step", "train_epoch")
-PEERS_JOBS: list[Job] = [("paper", "plan"), ("paper", "train_epoch")]
-FAMILY = "halfcheetah-tilt"
-BATCH = 256
-"""Of the training epoch: the peer's, so that both do the same work."""
-
-
-@dataclass(frozen=True)
-class BenchmarkFlags:
-    """Time plans, updates and training at the paper's settings and at those of the preset `realtime`.
-
-    Networks have random weights and data is synthetic: speed does not depend on what was learned. Every number is the
-    median of some calls after a first one that prepares. Prints a table; compare CPU seconds on a shared machine.
-    """
-
-    calls: int = 3
-    """Calls of each kind that are timed; with --peer also the number of alternations."""
-    threads: int = 1
-    """CPU threads."""
-    precision: Precision = "auto"
-    """Of the networks in planning."""
-    device: Device = "cpu"
-    """Where plans, updates and the gradients of training are computed."""
-    peer: Path | None = None
-    """Python of an environment with mbrl-lib: its plan and its training epoch are timed in alternation with ours. How
-    to make one is described at the top of pyro_dynamics/benchmarks/peer_mbrl_lib.py."""
-    json: Path | None = None
-    """Write the rows to this file."""
-    scaling: Path | None = None
-    """Measure how the plan's cost grows with candidates, particles, horizon and environments; plot it here (PNG)."""
+BENCHMARKS = {
+    "speed": "times of plans, updates and training, and mbrl-lib's where it is installed (the default)",
+    "scaling": "how the cost of a plan grows with each of its sizes",
+    "planners": "returns of every planner with one trained model",
+    "collapse": "what keeps a latent from being ignored",
+    "guides": "two guides on one network, weighed and compared",
+    "cadm": "returns on CaDM's benchmark families",
+    "crossed-states": "predictions in states of other contexts' episodes",
+    "long-run": "whether time or memory per update grows",
+    "long-control": "the same for whole steps of control",
+    "reliability": "the fault-injection tests, counted",
+    "tracking": "recorded by `pyro-dynamics track`: tables and figures",
+    "accuracy": "recorded by `pyro-dynamics accuracy`: tables",
+    "reproduction": "recorded by `pyro-dynamics reproduce`: the report",
+    "index": "the pages with recorded rows, and where the rows come from",
+    "pages": "renew the tables of pages from recorded rows",
+}
+"""Each is a module of ``runners/benchmarks`` with ``Flags``, ``table`` and, where it measures, ``measure_rows``."""
+DEFAULT = "speed"
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    flags = tyro.cli(BenchmarkFlags, prog="pyro-dynamics benchmark", args=arguments)
-    if flags.calls < 1:
-        raise UserError(f"--calls must be positive, not {flags.calls}")
-    for file in (flags.json, flags.scaling):
-        if file is not None and not file.parent.is_dir():
-            raise UserError(f"the folder {file.parent} does not exist")
-    set_threads(flags.threads)
-    accelerator(flags.device)  # fails where there is none
-    print(describe_planning(flags.precision, flags.device))
-    rows, notes = timed(flags)
-    print(table(rows))
-    print("\n".join(notes))
-    if flags.json is not None:
-        write_json(flags.json, rows)
-    if flags.scaling is not None:
-        from pyro_dynamics.plots.scaling_figure import draw_scaling  # here, as matplotlib takes long
-
-        write_bytes(flags.scaling, draw_scaling(scales(flags)))
-        print(f"figure: {flags.scaling}")
+    name, rest = named(arguments)
+    module = module_of(name)
+    flags = tyro.cli(module.Flags, prog=f"pyro-dynamics benchmark {name}", args=rest)
+    if hasattr(module, "main"):
+        module.main(flags)
+        return
+    if flags.report is not None:
+        found = recordings_of(name, module, flags.report)
+    elif hasattr(module, "measure_rows"):
+        found = [recorded(name, module, flags)]
+    else:
+        raise UserError(f"{BENCHMARKS[name].partition(':')[0]}: give --report FILE to print its table")
+    print("\n\n".join(show(module, recording) for recording in found))
+    if getattr(flags, "figure", None) is not None:
+        write_bytes(ensure_parent(flags.figure), module.figure(found[-1]))
+        print(f"figure: {flags.figure}")
 
 
-def timed(flags: BenchmarkFlags) -> tuple[list[dict[str, Any]], list[str]]:
-    """A row for each kind of work and preset, and remarks.
+def named(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """The name of the benchmark, the first argument if it is no flag, and the rest.
 
-    Work that the peer does too is timed in alternation with it, so that both have the same load of the machine.
+    Raises:
+        UserError: if there is no such benchmark.
     """
-    jobs: list[Job] = [(preset, kind) for preset in PRESETS for kind in KINDS]
-    agents = {preset: build_from(configuration(flags, preset), 1) for preset in PRESETS}
-    turns = [jobs] if flags.peer is None else [jobs, *[PEERS_JOBS] * (flags.calls - 1)]
-    ours: dict[Job, list[Cost]] = {job: [] for job in jobs}
-    theirs: dict[Job, list[float]] = {job: [] for job in jobs}
-    total = sum(map(len, turns)) + (flags.peer is not None) * len(turns)
-    with tqdm(total=total, unit="job", disable=None, dynamic_ncols=True) as bar:
-        for turn in turns:
-            for job, seconds in peer_times(flags, bar).items() if flags.peer is not None else ():
-                theirs[job].append(seconds)
-            for preset, kind in turn:
-                bar.set_description(f"{preset} {kind}")
-                calls = calls_for(flags, preset, kind)
-                ours[preset, kind].append(measure(getattr(Work(agents[preset]), kind), calls))
-                bar.update()
-    rows = [row(flags, *job, agents[job[0]], median_cost(ours[job]), theirs[job]) for job in jobs]
-    notes = remarks(agents["paper"], flags.calls) if flags.device == "cpu" else []
-    return rows, notes  # which are about this processor
+    if not arguments or arguments[0].startswith("-"):
+        if arguments and arguments[0] in ("-h", "--help"):
+            print("usage: pyro-dynamics benchmark [NAME] [OPTIONS]\n\nbenchmarks:")
+            print("\n".join(f"  {name:<16}{words}" for name, words in BENCHMARKS.items()))
+            print(f"\nOptions of {DEFAULT}; `pyro-dynamics benchmark NAME --help` lists those of another.\n")
+        return DEFAULT, list(arguments)
+    if arguments[0] not in BENCHMARKS:
+        raise UserError(f"there is no benchmark {arguments[0]!r}: choose one of {', '.join(BENCHMARKS)}")
+    return arguments[0], list(arguments[1:])
 
 
-def remarks(agent: Agent, calls: int) -> list[str]:
-    """How close the plan is to the processor's rate, and the effect of its precision."""
-    likelihood, work = cast(Ensemble, agent.model.likelihood), Work(agent)
-    planned = likelihood.for_planning()
-    passes = benchmark.forwards(agent, planned)
-    # In alternation: the machine's speed varies within minutes.
-    turns = [(measure(work.plan, 1), measure(passes, 1)) for _ in range(calls)]
-    beside, bare = (median_cost(costs) for costs in zip(*turns, strict=True))
-    share = benchmark.share_of_matrix_products(agent, beside)
-    ranks = {name: benchmark.rank_correlation(agent, getattr(torch, name)) for name in ("float32", "bfloat16")}
-    layer_by_layer = likelihood if likelihood.planning_dtype == torch.float32 else likelihood.in_bfloat16
-    times = measure(benchmark.forwards(agent, layer_by_layer), calls).cpu / bare.cpu
-    return [
-        f"The paper's plan takes {beside.cpu / bare.cpu:.2f} times its bare forward passes.",
-        *([f"Layer by layer they would take {times:.1f} times as long."] if planned != layer_by_layer else []),
-        f"It runs at {share:.0%} of the rate that this processor reaches in matrix products alone.",
-        *(f"Rank correlation of returns with those in float64: {name} {rank:.5f}." for name, rank in ranks.items()),
-    ]
+def module_of(name: str) -> Any:
+    """The module of a benchmark."""
+    return importlib.import_module(f"pyro_dynamics.runners.benchmarks.{name.replace('-', '_')}")
 
 
-def median_cost(costs: Sequence[Cost]) -> Cost:
-    """Of several measurements."""
-    return Cost(median(cost.cpu for cost in costs), median(cost.wall for cost in costs))
+def recorded(name: str, module: Any, flags: Any) -> Recording:
+    """Measure, and record the rows if a place was given."""
+    out: Path | None = flags.out
+    if out is not None:
+        out = ensure_parent(out if out.suffix == ".json" else out / f"{name}.json")  # before the work, not after it
+    set_threads(flags.threads)
+    recording = Recording(name, *module.measure_rows(flags))
+    if out is not None:
+        save_recording(recording, out)
+        print(f"rows: {out}")
+    return recording
 
 
-def calls_for(flags: BenchmarkFlags, preset: str, kind: str) -> int:
-    """Short calls are noisy, so more of them are timed; with a peer the plan is timed once in every alternation."""
-    if (preset, kind) in (("paper", "plan"), ("paper", "control_step")):
-        return 1 if flags.peer is not None and kind == "plan" else flags.calls
-    return 5 * flags.calls
-
-
-def configuration(flags: BenchmarkFlags, preset: BenchmarkPreset) -> RunConfig:
-    """The preset; the paper's update with one draw a gradient (as many as it names) and compiled, as ours can be."""
-    config = preset_config(FAMILY, preset)
-    if preset == "paper":
-        update = SVIUpdateConfig(samples=1, compiled=True)
-        config = replace(config, online=OnlineConfig("recursive", RecursiveConfig(), "svi", update))
-    return replace(
-        config,
-        offline=OfflineConfig(batch_size=BATCH, epochs=1, compiled=True),
-        precision=flags.precision,
-        device=flags.device,
-    )
-
-
-def build_from(config: RunConfig, environments: int) -> Agent:
-    """An agent over a number of environments."""
-    family = find_family(FAMILY)
-    return build_agent(config, family, action_space(family, config.steps), environments)
-
-
-def row(
-    flags: BenchmarkFlags, preset: str, kind: str, agent: Agent, cost: Cost, peers: Sequence[float]
-) -> dict[str, Any]:
-    """One line of the JSON file."""
-    return {
-        "work": kind,
-        "preset": preset,
-        "device": flags.device,
-        "precision": str(cast(Ensemble, agent.model.likelihood).planning_dtype).removeprefix("torch."),
-        "threads": flags.threads,
-        "environments": agent.environments,
-        "cpu_s": cost.cpu,
-        "wall_s": cost.wall,
-        "peer_cpu_s": median(peers) if peers else None,
-    }
-
-
-def peer_times(flags: BenchmarkFlags, bar: tqdm) -> dict[Job, float]:
-    """The peer's CPU seconds at :data:`PEERS_JOBS`; raises :class:`UserError` if it cannot run."""
-    bar.set_description("mbrl-lib")
-    script = str(Path(peer_mbrl_lib.__file__))
-    command = [str(flags.peer), script, "--threads", str(flags.threads), "--calls", "2"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    try:
-        ran = subprocess.run(command, capture_output=True, text=True, env=environment)
-    except OSError as fault:
-        raise UserError(f"--peer must name the Python of an environment with mbrl-lib: {fault}") from None
-    if ran.returncode:
-        raise UserError(
-            f"mbrl-lib does not run under {flags.peer}: {last_line(ran.stderr)}; how to install it stands in {script}"
-        )
-    bar.update()
-    times: dict[str, float] = json.loads(last_line(ran.stdout))
-    return {("paper", work): seconds for work, seconds in times.items()}
-
-
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The rows as Markdown."""
-    head = ["work", "preset", "CPU ms", "wall ms", "mbrl-lib, CPU ms", "ours / theirs"]
-    lines = []
-    for one in rows:
-        theirs = one["peer_cpu_s"]
-        beside = [f"{1000 * theirs:.0f}", f"{one['cpu_s'] / theirs:.2f}"] if theirs else ["", ""]
-        cost = [f"{1000 * one['cpu_s']:.1f}", f"{1000 * one['wall_s']:.1f}"]
-        lines.append([one["work"].replace("_", " "), one["preset"], *cost, *beside])
-    return markdown_table(head, lines, words=2)
-
-
-def scales(flags: BenchmarkFlags) -> dict[str, list[tuple[int, Cost]]]:
-    """Costs of a plan by what grows; the paper's networks, with a smaller search so that all of it takes minutes."""
-
-    def build_scaled(name: str, size: int) -> Agent:
-        config = configuration(flags, "paper")
-        search = CEMConfig(candidates=size if name == "candidates" else 100, elites=10, iterations=1)
-        horizon, particles = (size if name == kind else usual for kind, usual in (("horizon", 15), ("particles", 20)))
-        config = replace(config, planner_config=search, controller=MPCConfig(horizon, particles))
-        return build_from(config, size if name == "environments" else 1)
-
-    found: dict[str, list[tuple[int, Cost]]] = {}
-    total = sum(map(len, benchmark.SCALES.values()))
-    steps = benchmark.scaling(build_scaled, flags.calls)
-    for name, size, cost in tqdm(steps, total=total, unit="size", desc="scaling", disable=None):
-        found.setdefault(name, []).append((size, cost))
+def recordings_of(name: str, module: Any, path: Path) -> list[Recording]:
+    """Those in a file or folder; of another command's rows the module knows how they are stored."""
+    found: list[Recording] = module.read(path) if hasattr(module, "read") else read_recordings(path, name)
     return found
+
+
+def show(module: Any, recording: Recording) -> str:
+    """Its table, and where its rows come from, unless the table says so itself."""
+    table: str = module.table(recording)
+    return f"{table}\n\n{recording.source}" if recording.provenance else table
+
+
+def report(arguments: Sequence[str]) -> str:
+    """What the command prints with ``NAME --report FILE`` among these arguments."""
+    name, rest = named(arguments)
+    module = module_of(name)
+    flags = tyro.cli(module.Flags, prog=f"pyro-dynamics benchmark {name}", args=rest)
+    return "\n\n".join(show(module, recording) for recording in recordings_of(name, module, flags.report))
 
 
 if __name__ == "__main__":

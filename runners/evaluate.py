@@ -23,7 +23,7 @@ from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.rollouts.adaptation import adapt
 from pyro_dynamics.rollouts.adaptation_summary import describe
 from pyro_dynamics.rollouts.fault_log import Faults
-from pyro_dynamics.runners.common.configuration import OnlineConfig, online_defaults
+from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.common.result_names import name_of_flags
 from pyro_dynamics.runners.main import run_as_module
@@ -51,7 +51,7 @@ class EvaluateFlags:
     """Steps of an episode; as in training by default."""
     realtime: bool = False
     """Plan and update within a real-time budget of 50 ms, as in the preset `realtime`, whatever the run was trained
-    with; the first update compiles, which takes some ten seconds."""
+    with; the first update compiles, which takes up to a minute."""
     video: bool = False
     """Record the first episode in each context, with the robot and its belief."""
     step_limit: float | None = None
@@ -101,6 +101,8 @@ def main(arguments: Sequence[str]) -> None:
         where = make_folder(out.parent / (f"videos{name}" if flags.out is None else "videos"))
         once = {file_name(label(context)): k for k, context in reversed(list(enumerate(contexts)))}
         films = [Film(where / name, envs, k, steps, trained, family) for name, k in reversed(once.items())]
+    if getattr(flags.online.update_config, "compiled", False):
+        print(COMPILES, flush=True)
     episodes: list[list[dict[str, Any]]] = [[] for _ in contexts]
     videos: list[Path] = []
     with progress_bar(total=flags.episodes * steps, unit="step") as bar:

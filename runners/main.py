@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyro_dynamics.errors import EnvironmentFault, UserError
+from pyro_dynamics.runners.common.opened_zips import with_opened_zips
 from pyro_dynamics.runners.common.renamed import with_new_names
 from pyro_dynamics.version import __version__
 
@@ -19,13 +20,14 @@ COMMANDS = {
     "adapt": "act in a new or changing environment, and update the belief about it",
     "fit": "learn from logged transitions, without a simulator",
     "export": "write the transitions of a run for other tools: Minari, npz, CSV",
+    "share": "make one zip of a run for others, with a model card",
     "evaluate": "score a trained run on its family's test contexts",
     "diagnose": "check the posteriors of a run, or the belief along an adaptation",
     "track": "measure how fast, and at what cost, beliefs follow a change in mid-episode",
     "calibrate": "choose the temperature of the online belief on held-out episodes",
     "reproduce": "make every figure of the paper, with baselines and intervals",
     "compare": "plot the learning curves of several runs",
-    "benchmark": "time plans, updates and training, and mbrl-lib's where it is installed",
+    "benchmark": "measure speed, planners, collapse and more, record the rows, and make their tables again",
     "accuracy": "measure guides and updates against known posteriors, and time them",
 }
 
@@ -63,7 +65,7 @@ def run(command: str, arguments: Sequence[str]) -> int:
     try:
         with system_limits():
             runner = importlib.import_module(f"pyro_dynamics.runners.{command}")
-            code = runner.main(with_new_names(arguments)) or 0
+            code = runner.main(with_new_names(with_opened_zips(arguments))) or 0
             sys.stdout.flush()  # here, where an error of a full disk can still be reported
         return code
     except EnvironmentFault as fault:

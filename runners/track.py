@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tyro
 
+from pyro_dynamics.benchmarks.recording import Recording, save_recording
 from pyro_dynamics.data_files import structure
 from pyro_dynamics.datasets.logged_family import require_simulator
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
@@ -44,8 +45,8 @@ class TrackFlags:
 
     Every belief and update acts through the same schedule with the same seeds, beside the oracle-reset baseline, whose
     belief returns to the prior when the truth changes. Prints a table with the verdict that `adapt` and `diagnose` give
-    of the same stream; stores it, every step and a figure in DIR/track/SCHEDULE. What was measured before is not
-    measured again, so a killed command resumes where it was.
+    of the same stream; stores it, every step, a figure and rows for `benchmark tracking` in DIR/track/SCHEDULE. What
+    was measured before is not measured again, so a killed command resumes where it was.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -93,6 +94,7 @@ def main(arguments: Sequence[str]) -> None:
         return judge_adaptation(made, trained, family, expected).verdict
 
     tracks: dict[str, Track] = {}
+    measured = False
     methods = [(belief, update) for update in flags.updates for belief in flags.beliefs]
     with progress_bar(total=len(methods) * steps, unit="step") as bar:
         for belief, update in methods:
@@ -115,6 +117,7 @@ def main(arguments: Sequence[str]) -> None:
                         f"every episode ended within {lasted} steps, before the change: let it come earlier"
                     )
                 write_result(file, settings, "track", result)
+                measured = True
             else:
                 bar.update(steps)
             tracks[f"{belief} {update}"] = result
@@ -130,6 +133,10 @@ def main(arguments: Sequence[str]) -> None:
     write_json(out / "summary.json", {"run": str(flags.dir), "schedule": flags.schedule, "methods": summary})
     truth = np.array([place(schedule.at(step)) for step in range(steps)])
     write_bytes(out / "table.md", (table + "\n").encode())
+    if measured or not (out / "recording.json").is_file():
+        settings = {"run": str(flags.dir), "schedule": flags.schedule, "steps": steps, "seed": flags.seed}
+        settings |= {"seeds": flags.seeds, "axis": axis, "truth": truth.tolist()}
+        save_recording(Recording("tracking", settings, rows_of(summary, tracks)), out / "recording.json")
     from pyro_dynamics.plots.style import write_figure  # here, as matplotlib takes long
     from pyro_dynamics.plots.tracking_figure import draw_tracks
 
@@ -240,6 +247,16 @@ def belief_of(text: str) -> tuple[str, str]:
     return f"{text.partition(':')[0]}:{name}", settings
 
 
+def rows_of(summary: dict[str, dict[str, Any]], tracks: dict[str, Track]) -> list[dict[str, Any]]:
+    """What is recorded of each method: its figures, and its path in few digits, by which its figure is drawn again."""
+    rows = []
+    for name, values in summary.items():
+        belief, update = name.split()
+        path = [[float(f"{value:.4g}") for value in series] for series in tracks[name].decoded]
+        rows.append({"belief": belief, "update": update, **values, "decoded": path})
+    return rows
+
+
 def table_of(summary: dict[str, dict[str, Any]]) -> str:
     """The table as Markdown: medians over seeds of the steps, means of the rest."""
     reset = {name.split()[1]: value for name, value in summary.items() if name.startswith(ORACLE_RESET)}
@@ -259,7 +276,7 @@ def table_of(summary: dict[str, dict[str, Any]]) -> str:
         shares = ["" if value[key] is None else f"{value[key]:.0%}" for key in keys]
         steps = "" if recovery is None else f"{'never' if np.isinf(median) else f'{median:.0f}'} ({each})"
         total = f"{np.mean(value['return']):.1f} +- {np.std(value['return']):.1f}"
-        last = [words_of(value["verdicts"]), f"{value['update_ms']:.1f}"]
+        last = [words_of(value.get("verdicts", ())), f"{value['update_ms']:.1f}"]  # older rows have no verdicts
         rows.append([belief, update, steps, total, lost, *shares, *last])
     return markdown_table(head, rows)
 

@@ -161,6 +161,7 @@ def train_or_resume(
     path: Path,
     after_round: Callable[[int], None] | None = None,
     step_limit: float | None = None,
+    tracker: TrackerName = "none",
 ) -> RunFolder:
     """Train a run, or the rest of it where a part is there, or nothing where all of it is.
 
@@ -170,7 +171,8 @@ def train_or_resume(
     folder = part_there(config, path)
     if folder is not None and is_whole(folder, config):
         return folder
-    return train_run(config, path, resume=folder is not None, after_round=after_round, step_limit=step_limit)
+    resume = folder is not None
+    return train_run(config, path, resume=resume, tracker=tracker, after_round=after_round, step_limit=step_limit)
 
 
 def part_there(config: RunConfig, path: Path) -> RunFolder | None:

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
+from lerobot_layout import write_lerobot
 
 from pyro_dynamics.datasets.log_arrays import read_npz
 from pyro_dynamics.datasets.logged_data import group_logs
 from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
 from pyro_dynamics.datasets.minari_data import read_minari
+from pyro_dynamics.datasets.sources import read_data
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import load_adaptation
@@ -40,9 +43,28 @@ def make_samples(home: Path) -> Path:
     assert main(["train", *TINY, "--out", str(home / "run")]) == 0
     assert main(["adapt", str(home / "run"), "--context", "4", "--steps", "5", "--quiet"]) == 0
     log = str(home / "log.npz")
-    assert main(["export", str(home / "run"), "--npz", log, "--minari", str(home / "log-v0")]) == 0
+    assert (
+        main(
+            [
+                "export",
+                str(home / "run"),
+                "--npz",
+                log,
+                "--csv",
+                str(home / "log.csv"),
+                "--minari",
+                str(home / "log-v0"),
+            ]
+        )
+        == 0
+    )
     small = ["--ensemble.hidden", "8", "--ensemble.weight-decay", "1e-5", "1e-5", "--offline.min-steps", "5"]
     assert main(["fit", log, "--group", "gravity", *small, "--out", str(home / "fit")]) == 0
+    frame = pandas.read_csv(home / "log.csv")
+    frame.to_parquet(home / "log.parquet")
+    write_lerobot(home / "lerobot-2", "v2.1")
+    write_lerobot(home / "lerobot-3", "v3.0")
+    assert main(["share", str(home / "run")]) == 0
     (home / "schedule.csv").write_text("step,context\n0,4\n50,6\n")
     (home / "schedule.json").write_text("[[0, 4], [50, 6.5]]")
     results = Results(home / "results", "quick", PROTOCOL)
@@ -114,6 +136,14 @@ def _log(home: Path) -> None:
     group_logs([read_npz(home / "log.npz")], "gravity")
 
 
+def _table(name: str, group: str) -> Callable[[Path], Any]:
+    return lambda home: read_data(home / name, group)
+
+
+def _zip(home: Path) -> None:
+    RunFolder.open(home / "run.zip")
+
+
 def _minari(home: Path) -> None:
     group_logs([read_minari(str(home / "log-v0"))], None, one_alone=True)
 
@@ -134,6 +164,13 @@ LOADERS = {
     "adaptation beliefs": Loader(f"{ADAPTATION}/beliefs.npz", _adaptation),
     "description of logged data": Loader("fit/data.json", _description),
     "logged npz": Loader("log.npz", _log),
+    "logged CSV": Loader("log.csv", _table("log.csv", "gravity")),
+    "logged Parquet": Loader("log.parquet", _table("log.parquet", "gravity")),
+    "LeRobot information": Loader("lerobot-3/meta/info.json", _table("lerobot-3", "mass")),
+    "LeRobot frames": Loader("lerobot-3/data/chunk-000/file-001.parquet", _table("lerobot-3", "mass")),
+    "LeRobot episodes": Loader("lerobot-3/meta/episodes/chunk-000/file-000.parquet", _table("lerobot-3", "mass")),
+    "LeRobot episodes, v2": Loader("lerobot-2/meta/episodes.jsonl", _table("lerobot-2", "mass")),
+    "shared zip": Loader("run.zip", _zip),
     "Minari metadata": Loader("log-v0/data/metadata.json", _minari),
     "Minari episodes": Loader("log-v0/data/main_data.hdf5", _minari),
     "schedule, CSV": Loader("schedule.csv", _schedule("schedule.csv")),

@@ -51,6 +51,7 @@ def test_train_adapt_evaluate_diagnose_export_and_fit_ask_for_nothing(tmp_path: 
         ["evaluate", run, "--steps", "5"],
         ["diagnose", run, "--draws", "100", "--particles", "20", "--horizon", "3"],
         ["export", run, "--npz", log],
+        ["share", run],
         ["fit", log, "--group", "gravity", *small, "--out", str(tmp_path / "fit")],
     ):
         assert main(command) == 0, command

@@ -9,14 +9,14 @@ import torch
 from pyro_dynamics.benchmarks.timing import Work
 from pyro_dynamics.cuda_graphs import Captured
 from pyro_dynamics.inference.compiled import compiled_update
-from pyro_dynamics.runners.benchmark import BenchmarkFlags, build_from, configuration
+from pyro_dynamics.runners.benchmarks.speed import SpeedFlags, build_from, configuration
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 GPU = torch.device("cuda")
 
 
 def agent(preset: Any = "realtime", **changes: Any) -> Any:
-    config = configuration(BenchmarkFlags(device="cuda"), preset)
+    config = configuration(SpeedFlags(device="cuda"), preset)
     torch.manual_seed(0)
     return build_from(replace(config, **changes), 3)
 

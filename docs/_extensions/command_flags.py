@@ -59,6 +59,12 @@ def parser_of(command: str, arguments: Sequence[str] = ()) -> argparse.ArgumentP
 DEFAULT = re.compile(r"\s*\((default|required|repeatable)(?:: (.*))?\)\s*$", re.DOTALL)
 
 
+OF_THE_RUN = (
+    "`--belief`, `--update`, `--temperature` and the settings of belief and update are those of the run where not "
+    "given; shown are the paper's."
+)
+
+
 class FlagsDirective(SphinxDirective):
     """What both directives share: tables of flags."""
 
@@ -97,9 +103,10 @@ class FlagsDirective(SphinxDirective):
 
 
 class CommandDirective(FlagsDirective):
-    """``{command} NAME``: summary, usage, description and flags of a command."""
+    """``{command} NAME``: summary, usage, description and flags of a command, with the directive's content between."""
 
     required_arguments = 1
+    has_content = True
     option_spec = {"arguments": directives.unchanged}  # noqa: RUF012  # Sphinx's own way
 
     def run(self) -> list[nodes.Node]:
@@ -109,6 +116,7 @@ class CommandDirective(FlagsDirective):
         self.env.note_dependency(str(importlib.import_module(f"pyro_dynamics.runners.{command}").__file__))
         words = f"*{sentence(COMMANDS[command])}*\n\n```text\n{usage(command, parser)}\n```\n\n"
         found = self.parse_text_to_nodes(words + description(parser.description or ""))
+        found += self.parse_content_to_nodes()
         for group, actions in groups(parser):
             title = group.title or ""
             if title == "positional arguments":
@@ -119,6 +127,8 @@ class CommandDirective(FlagsDirective):
             if part != title:
                 section[0] += [nodes.Text(": "), nodes.literal(f"--{part}.*", f"--{part}.*")]
             note = plain(group.description or "")
+            if any(action.dest == "online.belief" for action in actions):
+                note += OF_THE_RUN
             if part in CHOICES and part != title:
                 note += f"\n\nThese are the settings of the default; [each {part} has its own](/reference/parts.md)."
             if note:
@@ -235,7 +245,9 @@ def plain(text: str) -> str:
 
 def escaped(text: str) -> str:
     """Text outside of code."""
-    return re.sub(r"(--[\w.-]*)", r"`\1`", re.sub(r"([*_<>\[\]$~|])", r"\\\1", text))
+    text = re.sub(r"([*_<>\[\]$~|])", r"\\\1", text)
+    text = re.sub(r"docs/([\w/-]+)\.md", r"[docs/\1.md](/\1.md)", text)
+    return re.sub(r"(?<![\w-])(--(?:[\w-]+(?:\.[\w-]+)*)?)", r"`\1`", text)
 
 
 def sentence(text: str) -> str:

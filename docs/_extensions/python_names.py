@@ -6,7 +6,9 @@ is taken. A name without a page (a part of the inside, torch's, Python's) is pri
 imported; any other fails the build.
 """
 
+import ast
 import importlib
+import inspect
 import re
 from collections.abc import Mapping
 from types import UnionType
@@ -25,6 +27,8 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: nodes.Element, content: no
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py":
         return None
+    if "." not in target:
+        target = imported_as(target, node.get("py:module")) or target
     objects: dict[str, Any] = env.domains.python_domain.objects
     for ending in endings(target, node.get("py:module"), node.get("py:class")):
         found = {(entry.docname, entry.node_id): name for name, entry in objects.items() if name.endswith(ending)}
@@ -41,6 +45,16 @@ def endings(target: str, module: str | None, within: str | None) -> list[str]:
     around = imported(f"{module}.{within}") if within and "." not in target else None
     bases = around.__mro__[1:-1] if isinstance(around, type) else ()
     return [*(f".{base.__name__}.{target}" for base in bases), f".{target}", f".{target.rpartition('.')[2]}"]
+
+
+def imported_as(name: str, module: str | None) -> str | None:
+    """The full name of what a module imports by this name, if only for type checkers."""
+    if module is None:
+        return None
+    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    found = (f"{node.module}.{name}" for node in imports if name in {alias.name for alias in node.names})
+    return next(found, None)
 
 
 def imported(name: str) -> Any:

@@ -1,6 +1,6 @@
 """Arrays by name as a log: which of them is what, checked, and the next states derived where there are none."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,9 +77,15 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
     return with_next_states(log, _grouping(others, group)) if derived else log
 
 
+def listed(columns: Iterable[str]) -> str:
+    """Names of columns for a message: the first ones, where there are many or long ones."""
+    names = [name if len(name) < 40 else f"{name[:37]}..." for name in columns]
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
 def _missing(missing: list[str], columns: Mapping[str, np.ndarray]) -> str:
     """What is missing, what is there, and what to do."""
-    there = ", ".join(columns) or "nothing"
+    there = listed(columns) or "nothing"
     if missing == ["next_state"]:
         return (
             f"next_state: it has {there}; give it, or a column episode or step, by which the next row of the same "
@@ -95,7 +101,7 @@ def _gathered(where: str, columns: Mapping[str, np.ndarray], names: ColumnNames)
     for part, wanted in names.given().items():
         absent = [name for name in wanted if name not in columns]
         if absent:
-            raise UserError(f"{where} has no column {', '.join(map(repr, absent))}: it has {', '.join(columns)}")
+            raise UserError(f"{where} has no column {', '.join(map(repr, absent))}: it has {listed(columns)}")
         if part not in VECTORS and len(wanted) > 1:
             raise UserError(f"--{part} names one column, not {', '.join(wanted)}")
         found[part] = _side_by_side(where, columns, wanted) if part in VECTORS else columns[wanted[0]]
@@ -106,7 +112,7 @@ def _gathered(where: str, columns: Mapping[str, np.ndarray], names: ColumnNames)
         wanted = [f"{part}_{i}" for i in range(len(numbered))]
         absent = [name for name in wanted if name not in columns]
         if absent:
-            raise UserError(f"{where} has {', '.join(numbered)}, and no {absent[0]}")
+            raise UserError(f"{where} has {listed(numbered)}, and no {absent[0]}")
         found[part] = _side_by_side(where, columns, wanted)
     return found
 

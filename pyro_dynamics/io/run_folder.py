@@ -12,6 +12,7 @@ from pyro_dynamics.io.checkpoint_files import drop_state, load_state, require_fi
 from pyro_dynamics.io.files import make_folder, write_json, write_json_lines, write_whole
 from pyro_dynamics.io.lock import LOCK
 from pyro_dynamics.io.schema import parse_rows, require_metrics
+from pyro_dynamics.io.shared_zip import is_zip, open_zip
 from pyro_dynamics.io.untrusted_folders import require_inside, require_own_code, stamped, unstamped
 from pyro_dynamics.transitions import Transitions
 
@@ -62,12 +63,13 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """A run that was there before.
+        """A run that was there before, in a folder or shared as a zip, which is unpacked beside itself.
 
         Raises:
             UserError: if the folder does not hold one, if a newer version made it, if a link in it leads out of it, or
                 if it names a family, guide, planner, belief or update whose code came with it.
         """
+        path = open_zip(path) if is_zip(path) else path
         try:
             config = read_json(path / "config.json")
         except OSError:

@@ -11,7 +11,7 @@ from matplotlib.ticker import PercentFormatter
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments.context_text import columns, label
-from pyro_dynamics.plots.style import BELIEF, STYLE, TRUTH, Png, colour_scale, name_lines, png
+from pyro_dynamics.plots.style import BELIEF, STYLE, TRUTH, Png, draw_levels, png
 
 TAILS = (0.05, 0.5, 0.95)
 """Ends and middle of the 90 % interval that is drawn."""
@@ -89,10 +89,7 @@ def _draw_decoded(
             panels[p].step(time, truth[p], where="mid", color=TRUTH, lw=2, label="truth", zorder=4)
         _draw_band(panels[p], time, bands[p], None if starts is None else starts[p], np.concatenate(shown), READ)
         panels[p].set_ylabel(axis)
-        single = len(known) == 1
-        colours = colour_scale(len(trained)) if single else ["grey"] * len(trained)
-        levels = dict(zip(known[p].tolist(), colours, strict=True))
-        _draw_levels(panels[p], list(levels), [label(level) for level in levels], list(levels.values()))
+        draw_levels(panels[p], known[p])
     _head(panels[0])
 
 
@@ -119,7 +116,7 @@ def _draw_latents(
         _mark_changes(panel, time, contexts)
         _draw_band(panel, time, bands[dimension], None if starts is None else starts[dimension], levels, BAND)
         panel.set_ylabel(f"latent {dimension}")
-        _draw_levels(panel, levels, [label(context) for context in trained], colour_scale(len(trained)))
+        draw_levels(panel, levels, [label(context) for context in trained])
     for t in _changes(contexts):
         panels[0].annotate(
             f"truth: {label(contexts[t])}",
@@ -153,13 +150,6 @@ def _draw_band(
         # It may be many times wider than all that follows.
         bottom, top = max(min(start[0], bottom), bottom - 0.15 * reach), min(max(start[2], top), top + 0.15 * reach)
     panel.set_ylim(bottom - 0.07 * reach, top + 0.07 * reach)
-
-
-def _draw_levels(panel: Axes, levels: Any, names: Sequence[str], colours: Sequence[Any]) -> None:
-    """What was trained on, as lines with their names at the right."""
-    for level, colour in zip(levels, colours, strict=True):
-        panel.axhline(level, color=colour, ls=":", lw=1.4, zorder=1)
-    name_lines(panel, levels, names, colours)
 
 
 def _head(panel: Axes) -> None:

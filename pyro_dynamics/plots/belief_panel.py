@@ -11,7 +11,7 @@ from matplotlib.patches import Ellipse
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments.context_text import columns
-from pyro_dynamics.plots.style import BELIEF, STYLE, TRUTH, colour_scale, shaped
+from pyro_dynamics.plots.style import BELIEF, STYLE, TRUTH, colour_scale, draw_levels, shaped
 from pyro_dynamics.plots.training_figure import principal_plane
 
 DPI = 100
@@ -140,16 +140,13 @@ class _Decoded:
     """One hidden parameter as the belief has it, and the truth, by step."""
 
     def __init__(self, panel: Any, steps: int, axis: str, contexts: np.ndarray) -> None:
-        single = len(np.unique(contexts)) == len(contexts)
-        colours = colour_scale(len(contexts)) if single else ["grey"] * len(contexts)
-        for context, colour in zip(contexts, colours, strict=True):
-            panel.axhline(context, color=colour, ls=":", lw=1)
         self.band = panel.fill_between([0, 1], [0, 0], [0, 0], color=BELIEF, alpha=0.2, lw=0)
         (self.truth,) = panel.plot([], [], color=TRUTH, lw=2, label="truth")
         (self.middle,) = panel.plot([], [], color=BELIEF, lw=1.5, label="belief: median, 90 % interval")
         low, high = contexts.min(), contexts.max()
         reach = 0.2 * ((high - low) or 1.0)
         panel.set(xlim=(0, max(steps - 1, 1)), ylim=(low - reach, high + reach), xlabel="step", ylabel=axis)
+        draw_levels(panel, contexts)
         how = {"fontsize": 9, "frameon": False, "ncols": 2, "borderaxespad": 0.1}
         panel.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **how)
 

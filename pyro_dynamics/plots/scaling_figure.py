@@ -1,4 +1,4 @@
-"""The figure of ``pyro-dynamics benchmark --scaling``: how a plan's cost grows."""
+"""The figure of ``pyro-dynamics benchmark scaling``: how a plan's cost grows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

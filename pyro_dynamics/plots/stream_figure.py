@@ -14,7 +14,7 @@ from pyro_dynamics.diagnostics.prediction.predictive import LEVEL
 from pyro_dynamics.diagnostics.stream.central_region import REGION, central_region
 from pyro_dynamics.diagnostics.stream.checks import LOW_COVERAGE, RECENT
 from pyro_dynamics.environments.context_text import columns, label
-from pyro_dynamics.plots.style import BELIEF, STYLE, TRUTH, Png, colour_scale, png
+from pyro_dynamics.plots.style import BELIEF, STYLE, TRUTH, Png, draw_levels, png
 
 TOP, BOTTOM = 3.0, -0.5
 """Where k-hat is cut off, and drawn as a triangle: beyond 3 nothing is worse; minus infinity is at the bottom."""
@@ -98,24 +98,20 @@ def _draw_decoded(
     panel: Axes, region: np.ndarray, error: float, truth: np.ndarray, axis: str, trained: np.ndarray
 ) -> None:
     (low, middle, high), steps = region, np.arange(len(truth))
-    levels = np.unique(trained)
-    for level in levels:
-        panel.axhline(level, color="grey", ls=":", lw=1, label="trained on" if level == levels[0] else None)
+    panel.plot([], [], color="grey", ls=":", lw=1.4, label="trained on")
     panel.fill_between(steps, low, high, color=BELIEF, alpha=0.2, lw=0, label=f"{100 * REGION:.0f} % region")
     panel.plot(steps, middle, color=BELIEF, lw=1.3)
     panel.fill_between(steps, truth - error, truth + error, step="mid", color=TRUTH, alpha=0.15, lw=0)
     if not np.isnan(truth).all():  # it is not known of every logged stream
         panel.step(steps, truth, where="mid", color=TRUTH, lw=2, label="truth, with the probe's error")
     shown = np.concatenate([trained, truth[~np.isnan(truth)]])
-    reach = 0.35 * np.ptp(shown) or 1.0
+    reach = 0.2 * np.ptp(shown) or 1.0
     panel.set(ylabel=axis, ylim=(shown.min() - reach, shown.max() + reach))
+    draw_levels(panel, trained)
 
 
 def _draw_latent(panel: Axes, region: np.ndarray, dimension: int, levels: np.ndarray, trained: Sequence[Any]) -> None:
     low, middle, high = region
-    colours = colour_scale(len(levels))
-    for colour, context, level in zip(colours, trained, levels, strict=True):
-        panel.axhline(level, color=colour, ls=":", lw=1.6, label=label(context))
     steps = np.arange(len(middle))
     panel.fill_between(steps, low, high, color=BELIEF, alpha=0.2, lw=0)
     panel.plot(steps, middle, color=BELIEF, lw=1.3)
@@ -123,8 +119,8 @@ def _draw_latent(panel: Axes, region: np.ndarray, dimension: int, levels: np.nda
     shown = np.concatenate([levels, middle[len(middle) // 4 :]])
     reach = 0.3 * max(np.ptp(shown), 0.05)
     panel.set(ylabel=f"latent {dimension}", ylim=(shown.min() - reach, shown.max() + reach))
+    draw_levels(panel, levels, [label(context) for context in trained])
     if dimension == 0:
-        panel.legend(title="trained on", fontsize=9, title_fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         panel.set_title(f"the belief: median and {100 * REGION:.0f} % region of each latent", fontsize=11, loc="left")
 
 

@@ -70,6 +70,28 @@ def colour_scale(count: int) -> list[Any]:
     return list(matplotlib.colormaps["viridis"](np.linspace(0, 0.9, count)))
 
 
+def draw_levels(panel: Axes, levels: Any, names: Any = None) -> None:
+    """What was trained on, as dotted lines with their names at the right, in the colours of :func:`colour_scale`.
+
+    Levels that several environments share, as in a grid of two parameters, are drawn once, in grey. Call it last: the
+    panel's limits must be final.
+
+    Args:
+        panel: the panel.
+        levels: of each trained environment.
+        names: of the environments; the levels themselves by default.
+    """
+    values = np.asarray(levels, dtype=float)
+    colours = colour_scale(len(values))
+    if names is None:
+        values, first = np.unique(values, return_index=True)
+        colours = [colours[k] for k in first] if len(values) == len(levels) else ["grey"] * len(values)
+        names = [f"{value:g}" for value in values]
+    for value, colour in zip(values, colours, strict=True):
+        panel.axhline(value, color=colour, ls=":", lw=1.4, zorder=1)
+    name_lines(panel, values, names, colours)
+
+
 def name_lines(panel: Axes, heights: Any, names: Any, colours: Any, size: float = 10) -> None:
     """Write the name of each line at the right of the panel, as high as the line ends, but not over one another.
 

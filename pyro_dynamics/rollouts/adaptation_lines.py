@@ -75,4 +75,4 @@ class SummaryLines:
         entry = describe(row, self.trained, self.family, self._draws)
         if "decoded" not in entry:
             return str(entry["words"])
-        return decoded_words(self.family, entry["decoded"], *entry["decoded_90"])
+        return decoded_words(self.family, *entry["decoded_quantiles"])

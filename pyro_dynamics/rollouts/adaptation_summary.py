@@ -16,7 +16,7 @@ from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
 
 NINETY = 1.6449
-"""Standard deviations on each side of a Gaussian's mean that hold 90 %."""
+"""Standard deviations on each side of a Gaussian's mean that cover 90 %."""
 
 
 def as_row(step: AdaptationStep, k: int = 0) -> dict[str, Any]:
@@ -89,24 +89,24 @@ def describe(
         probe = ContextProbe(means, family.train)
         decoded, spread = probe.predict(here), probe.spread(np.array(row["sd"]))
         entry["decoded"], entry["decoded_sd"] = decoded.tolist(), spread.tolist()
-        low, high = decoded - NINETY * spread, decoded + NINETY * spread
-        if draws is not None and len(draws):
-            low, high = np.quantile(probe.predict(draws), [0.05, 0.95], axis=0)
-        entry["decoded_90"] = [low.tolist(), high.tolist()]
-        words = f"{decoded_words(family, decoded, low, high)}, {words}"
+        quantiles = np.stack([decoded - NINETY * spread, decoded, decoded + NINETY * spread])
+        if draws is not None and len(draws):  # of a mixture the mean may lie outside of the interval
+            quantiles = np.quantile(probe.predict(draws), [0.05, 0.5, 0.95], axis=0)
+        entry["decoded_quantiles"] = quantiles.tolist()
+        words = f"{decoded_words(family, *quantiles)}, {words}"
     return {**entry, "words": words}
 
 
-def decoded_words(family: Family, decoded: Any, low: Any, high: Any) -> str:
+def decoded_words(family: Family, low: Any, middle: Any, high: Any) -> str:
     """Each hidden parameter as the belief has it, with its 90 % interval: ``gravity 7.02 m/s^2 (90 %: 6.51 to 7.53)``.
 
     Args:
         family: of P hidden parameters.
-        decoded: their means, a number or P of them.
-        low: lower ends of their intervals, as many.
+        low: lower ends of their intervals, a number or P of them.
+        middle: their medians, as many.
         high: upper ends.
     """
-    columns = (np.atleast_1d(part) for part in (decoded, low, high))
+    columns = (np.atleast_1d(part) for part in (middle, low, high))
     each = zip(family.parameters, family.units, *columns, strict=True)
     return ", ".join(
         f"{' '.join(filter(None, [name, f'{value:.2f}', unit]))} (90 %: {start:.2f} to {end:.2f})"

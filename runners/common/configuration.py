@@ -289,6 +289,10 @@ def _cpu(large: bool) -> RunConfig:
     )
 
 
+COMPILES = "the first update of the belief compiles, which takes up to a minute ..."
+"""Said before it, where ``--update.compiled`` is on: nothing moves until it is done."""
+
+
 def in_real_time(config: RunConfig) -> RunConfig:
     """The same with a planner and an update within the real-time budget of 50 ms: docs/results/speed.md."""
     return replace(

@@ -100,7 +100,7 @@ def test_a_stream_is_judged_at_its_end_and_the_most_serious_cause_gives_the_word
     assert judge_stream(100, [Trouble(50, 60, "coverage", "first"), off]).since == 50  # one follows the other
     assert judge_stream(100, [narrow]).title == "believe the latent only since step 70"
     both = judge_stream(100, [over, off, narrow])
-    assert (both.word, both.reasons) == ("do not believe", ["off", "narrow", "beyond"])
+    assert (both.word, both.reasons) == ("do not believe", ["off", "beyond", "narrow"])
     assert judge_stream(100, [over]).title == "believe again since step 41"
     assert judge_stream(100, [], well=["it was"]) == Verdict(Word.BELIEVE, ["it was"])
 

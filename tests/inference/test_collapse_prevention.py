@@ -2,9 +2,7 @@
 
 import copy
 import math
-import runpy
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyro
@@ -14,17 +12,18 @@ from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor
 from torch.distributions import Normal
 
+from pyro_dynamics.benchmarks.collapse import measure
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import GUIDES, DiagonalGuide, Guide
 from pyro_dynamics.inference import OfflineConfig, OfflineInference, offline
 from pyro_dynamics.inference.collapse_prevention import LatentSite, kl_weight
 from pyro_dynamics.inference.gaussians import gaussian_moments
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
+from pyro_dynamics.runners.benchmarks.collapse import build as build_small
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Minibatch, shuffled_minibatches
 
 MEMBERS, ROWS, ENVIRONMENTS, LATENT, TOTAL = 2, 3, 2, 2, 12
-MEASURE = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "measure_collapse.py"))["measure"]
 
 
 def build(config: OfflineConfig, guide: Guide | None = None) -> OfflineInference:
@@ -211,7 +210,7 @@ def collapsed() -> Callable[[str, int], float]:
 
     def gate(case: str, seed: int) -> float:
         if (case, seed) not in gates:
-            gates[case, seed] = MEASURE(case, "none", seed).gate
+            gates[case, seed] = measure(build_small, case, "none", seed).gate
         return gates[case, seed]
 
     return gate
@@ -223,7 +222,7 @@ def collapsed() -> Callable[[str, int], float]:
 )
 def test_each_remedy_opens_the_gate(case: str, remedy: str, seed: int, collapsed: Callable[[str, int], float]) -> None:
     """One seed of docs/results/collapse.md: 0.011, 0.067, 0.053; 0.001, 0.067 nats per row."""
-    without, remedied = collapsed(case, seed), MEASURE(case, remedy, seed)
+    without, remedied = collapsed(case, seed), measure(build_small, case, remedy, seed)
     assert without < 0.02
     assert remedied.gate > max(0.03, 3 * without)
     assert remedied.rank_correlation > 0.8

@@ -79,7 +79,7 @@ def test_names_have_the_nearest_trained_latent_and_no_latent_has_nothing() -> No
     group = group_of(family)
     printed = lines_of(SummaryLines(group, family, 5), [row(t, "front-foot", -0.9) for t in range(5)])
     assert printed[0].endswith(f"nearest trained latent {family.train[0]}")
-    nothing: dict[str, list[float]] = {"mean": [], "sd": []}
+    nothing: dict[str, Any] = {"mean": [], "sd": []}
     (line,) = SummaryLines(group, family, 1).add(row(0, "front-foot", 0.0) | nothing, np.zeros((400, 0)), False)
     assert line.endswith("100%")
 

@@ -16,7 +16,7 @@ from pyro_dynamics.benchmarks.timing import Cost, Work, measure
 from pyro_dynamics.control import CEMConfig, ICEMConfig, MPCConfig
 from pyro_dynamics.inference import SVIUpdateConfig
 from pyro_dynamics.models import EnsembleConfig
-from pyro_dynamics.runners import benchmark as runner
+from pyro_dynamics.runners.benchmarks import speed as runner
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, preset_config
 from pyro_dynamics.runners.main import main
 
@@ -40,8 +40,11 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_for_every_work_and_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["benchmark", "--calls", "1", "--json", str(tmp_path / "rows.json")]) == 0
-    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert main(["benchmark", "--calls", "1", "--out", str(tmp_path / "rows.json")]) == 0
+    stored = json.loads((tmp_path / "rows.json").read_text())
+    rows = stored["rows"]
+    assert stored["benchmark"] == "speed"
+    assert stored["provenance"]["threads"] == 1
     assert {(row["work"], row["preset"]) for row in rows} == {
         (work, preset) for work in ("plan", "update", "control_step", "train_epoch") for preset in ("paper", "realtime")
     }
@@ -60,8 +63,8 @@ def test_the_peer_is_timed_in_turn_where_it_runs(
     peer = tmp_path / "peer.py"
     peer.write_text('import json\nprint(json.dumps({"plan": 8.0, "train_epoch": 0.5}))\n')
     monkeypatch.setattr(runner.peer_mbrl_lib, "__file__", str(peer))
-    assert main(["benchmark", "--calls", "1", "--peer", sys.executable, "--json", str(tmp_path / "rows.json")]) == 0
-    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert main(["benchmark", "speed", "--calls", "1", "--peer", sys.executable, "--out", str(tmp_path)]) == 0
+    rows = json.loads((tmp_path / "speed.json").read_text())["rows"]
     assert {(row["work"], row["preset"]): row["peer_cpu_s"] for row in rows if row["peer_cpu_s"]} == {
         ("plan", "paper"): 8.0,
         ("train_epoch", "paper"): 0.5,
@@ -72,12 +75,15 @@ def test_the_peer_is_timed_in_turn_where_it_runs(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--calls", "0"], "--calls must be positive"),
-        (["--json", "nowhere/rows.json"], "nowhere does not exist"),
+        (["--calls", "0"], "calls must be positive"),
+        (["--report", "nowhere/rows.json"], "there is no file nowhere/rows.json"),
+        (["planner"], "there is no benchmark 'planner'"),
+        (["planners"], "give the folder of a trained run"),
+        (["tracking"], "give --report FILE"),
         (["--peer", "nowhere/python"], "--peer must name the Python"),
         (["--peer", sys.executable], "mbrl-lib does not run under"),
     ],
-    ids=["no calls", "no folder", "no python", "no mbrl-lib"],
+    ids=["no calls", "no rows", "no benchmark", "no run", "recorded by track", "no python", "no mbrl-lib"],
 )
 def test_mistakes_get_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["benchmark", *arguments]) == 2
@@ -88,9 +94,12 @@ def test_mistakes_get_one_line(arguments: list[str], words: str, capsys: pytest.
 
 def test_the_scaling_is_measured_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "SCALES", {"candidates": (10, 20), "environments": (1, 2)})
-    figure = tmp_path / "scaling.png"
-    assert main(["benchmark", "--calls", "1", "--scaling", str(figure)]) == 0
+    figure, rows = tmp_path / "scaling.png", tmp_path / "scaling.json"
+    assert main(["benchmark", "scaling", "--calls", "1", "--out", str(rows), "--figure", str(figure)]) == 0
     assert Image.open(figure).size[0] > 500
+    again = tmp_path / "again.png"
+    assert main(["benchmark", "scaling", "--report", str(rows), "--figure", str(again)]) == 0
+    assert again.read_bytes() == figure.read_bytes()
 
 
 def test_the_first_call_does_not_count() -> None:

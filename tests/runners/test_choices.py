@@ -184,12 +184,14 @@ def test_settings_of_what_was_chosen_are_flags_and_are_stored(run: Path) -> None
 def test_track_measures_and_resumes_where_it_was(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["track", str(run), "--schedule", "0:3,6:9", "--steps", "14", "--seeds", "2", "--updates", "kalman"]
     arguments += ["--beliefs", "oracle-reset", "recursive", "power:forgetting_factor=0.5", "--out", str(tmp_path)]
+    arguments += ["--figure-format", "svg"]
     assert main(arguments) == 0
     first = capsys.readouterr().out
     assert len([line for line in first.splitlines() if line.startswith("|")]) == 5
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert set(summary["methods"]) == {"oracle-reset kalman", "recursive kalman", "power:forgetting_factor=0.5 kalman"}
     assert (tmp_path / "tracks.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "tracks.svg").read_bytes().startswith(b"<?xml")
     stored = (tmp_path / "oracle-reset-kalman.json").stat().st_mtime_ns
     assert main(arguments) == 0
     assert (tmp_path / "oracle-reset-kalman.json").stat().st_mtime_ns == stored
@@ -230,7 +232,8 @@ def test_a_setting_of_another_choice_is_an_unknown_flag(run: Path, capsys: pytes
         (["--schedule", "0:3,5:9,8:3"], "one change"),
         (["--schedule", "0:3,5:9", "--beliefs", "hope"], "unknown belief"),
         (["--schedule", "0:3,5:9", "--beliefs", "power:memory=3"], "power:memory=3"),
-        (["--schedule", "0:3,5:9", "--steps", "4"], "--steps"),
+        (["--schedule", "0:3,5:9", "--steps", "4"], "--steps must go beyond the change at step 5, not to 4"),
+        (["--schedule", "0:3,5:9", "--seeds", "0"], "--seeds must be positive, not 0"),
     ],
 )
 def test_track_refuses_in_words(

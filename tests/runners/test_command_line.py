@@ -216,11 +216,6 @@ def test_a_finished_run_can_be_resumed_for_more_rounds(run: Path, tmp_path: Path
     assert (folder / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
 
 
-def test_families_are_listed_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["families"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(FAMILIES)
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_teaches_its_options(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:

@@ -9,6 +9,7 @@ import pytest
 import xarray
 
 from pyro_dynamics.diagnostics.posterior.importance import Importance
+from pyro_dynamics.diagnostics.verdict import MEANINGS
 from pyro_dynamics.io.files import write_whole
 from pyro_dynamics.runners import diagnose
 from pyro_dynamics.runners.main import main
@@ -50,12 +51,14 @@ def test_a_run_gets_report_numbers_and_posterior(run: Path, capsys: pytest.Captu
     out = run / "diagnose"
     found = json.loads((out / "diagnostics.json").read_text())
     assert [one["environment"] for one in found["verdicts"]] == ["2", "4", "6", "8", "10"]
-    for verdict in found["verdicts"]:
-        assert any(
-            line.split()[0] == verdict["environment"] and "; ".join(verdict["reasons"]) in line
-            for line in printed.splitlines()
-            if line.strip()
-        )
+    lines = printed.splitlines()
+    for verdict, held_out in zip(found["verdicts"], found["predictions"], strict=True):
+        name, word = verdict["environment"], verdict["word"]
+        (row,) = [line for line in lines if line.startswith(f"{name} ") and word in line]
+        assert row.endswith(f"{held_out['coverage']:.0%}")
+        assert lines.count(f"{word}: {MEANINGS[word]}") == 1
+        why = f"  {name}: {'; '.join(verdict['reasons'])}"
+        assert (why in lines) == (word not in ("believe", "believe, but over-dispersed"))
     assert len(found["quality"]) == len(found["predictions"]) == 5
     assert len(found["latents"]["r_hat"]) == 5  # there is a refit
     assert len(found["sbc"]["ranks"]) == 50
@@ -140,15 +143,15 @@ def test_an_adaptation_is_judged_along_its_stream(
     assert "was made with another network than the one that" in refused([str(out)], capsys)
 
 
-def test_the_readmes_lines_for_a_notebook(
+def test_the_documents_lines_for_a_notebook(
     run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    lines = readme[readme.index("In a notebook") :].split("```python\n")[1].split("```")[0]
+    page = (Path(__file__).parents[2] / "docs/how-to/checking-a-posterior.md").read_text()
+    lines = page[page.index("## In a notebook") :].split("```python\n")[1].split("```")[0]
     out = tmp_path / "runs" / "pendulum-gravity-latent-quick-0" / "diagnose"
     assert main(["diagnose", str(run), *FEW, "--out", str(out)]) == 0
     monkeypatch.chdir(tmp_path)
-    exec(compile(lines, "README.md", "exec"), {})
+    exec(compile(lines, "checking-a-posterior.md", "exec"), {})
     assert "e[10, 1]" in capsys.readouterr().out
 
 
@@ -165,6 +168,17 @@ def test_transitions_that_are_not_finite_are_named(
     message = refused([str(folder)], capsys)
     assert "round 1: the next_state of environment 3 at step 7 is not finite" in message
     assert not (folder / "diagnose").exists()
+
+
+def test_figures_for_print_lie_beside_the_others(run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    earlier = tmp_path / "figures" / "earlier.svg"  # of another report
+    earlier.parent.mkdir()
+    earlier.touch()
+    assert main(["diagnose", str(run), *FEW, "--figure-format", "pdf", "--out", str(tmp_path)]) == 0
+    assert "weighing 120 draws of each posterior ...\n" in capsys.readouterr().err  # what takes time is announced
+    endings = {ending: {file.stem for file in (tmp_path / "figures").glob(f"*.{ending}")} for ending in ("png", "pdf")}
+    assert endings["pdf"] == endings["png"] != set()
+    assert not earlier.exists()
 
 
 def test_mistakes_get_one_line(run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,0 +1,35 @@
+"""What the benchmarks' flags have in common."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyro_dynamics.errors import UserError
+
+
+@dataclass(frozen=True)
+class ReportFlags:
+    """Of a benchmark whose rows another command records."""
+
+    report: Path | None = None
+    """Print the table of the rows in this file, or of every file in this folder; nothing is measured."""
+
+
+@dataclass(frozen=True)
+class RecordFlags(ReportFlags):
+    """Of a benchmark that measures."""
+
+    out: Path | None = None
+    """Record the rows, with commit, date and processor: a JSON file, or a folder that gets NAME.json."""
+    threads: int = 1
+    """CPU threads."""
+
+
+def require_run(run: Path | None, name: str) -> Path:
+    """The folder of the run that a benchmark reads.
+
+    Raises:
+        UserError: if none was given.
+    """
+    if run is None:
+        raise UserError(f"give the folder of a trained run: pyro-dynamics benchmark {name} RUN")
+    return run

@@ -1,0 +1,152 @@
+"""Every benchmark measures, records, and prints the same table from its rows."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from pyro_dynamics.benchmarks import collapse, long_run, planners, reliability
+from pyro_dynamics.benchmarks.crossed_states import means
+from pyro_dynamics.control import CEMConfig
+from pyro_dynamics.inference import OfflineConfig
+from pyro_dynamics.runners import benchmark
+from pyro_dynamics.runners.benchmarks import cadm, guides
+from pyro_dynamics.runners.main import main
+
+TINY = ["--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "20", "--offline.epochs", "1"]
+TINY += ["--ensemble.hidden", "8", "--ensemble.weight-decay", "0", "0", "--controller.horizon", "3"]
+TINY += ["--controller.particles", "3", "--planner.candidates", "8", "--planner.elites", "2"]
+TINY += ["--planner.iterations", "1"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    assert main(["train", *TINY, "--out", str(folder)]) == 0
+    return folder
+
+
+def recorded(arguments: list[str], out: Path, capsys: pytest.CaptureFixture[str]) -> list[dict]:
+    """The rows of a benchmark, whose table --report prints again."""
+    capsys.readouterr()
+    assert main(["benchmark", *arguments, "--out", str(out)]) == 0
+    first = capsys.readouterr().out
+    assert main(["benchmark", arguments[0], "--report", str(out)]) == 0
+    again = capsys.readouterr().out
+    assert first.endswith(again)
+    assert "| " in again
+    assert "Rows of " in again.splitlines()[-1]
+    rows: list[dict] = json.loads(out.read_text())["rows"]
+    return rows
+
+
+def test_planners(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide, narrow = CEMConfig(8, 2, 1), CEMConfig(4, 2, 1)
+    few = [planners.Candidate(*planners.kind_of(config)) for config in (wide, narrow)]
+    monkeypatch.setattr("pyro_dynamics.runners.benchmarks.planners.candidates", lambda: few)
+    rows = recorded(["planners", str(run)], tmp_path / "rows.json", capsys)
+    assert [row["evaluations"] for row in rows] == [8, 4]
+    for row in rows:
+        returns = torch.tensor(row["returns"])
+        assert returns.shape == (5, 5)
+        assert row["return"] == pytest.approx(float(returns.mean()))
+        assert row["by_environment"] == pytest.approx(returns.mean(0).tolist())
+    assert len(planners.candidates()) > 10
+
+
+def test_crossed_states(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = recorded(["crossed-states", str(run)], tmp_path / "rows.json", capsys)
+    assert row["run"] == "run"
+    assert all(abs(row[name]) < 1e4 for name in ("own", "others"))
+    found = torch.tensor([[1.0, 2.0], [3.0, 4.0], [7.0, 6.0]])  # rows 0 and 1 are of context 0
+    assert means(found, torch.tensor([0, 0, 1])) == pytest.approx(((2.0 + 6.0) / 2, (3.0 + 7.0) / 2))
+
+
+def test_guides(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guides, "FIT", OfflineConfig(guide_learning_rate=0.02, min_steps=20))
+    monkeypatch.setattr(guides, "DRAWS", 100)
+    rows = recorded(["guides", str(run)], tmp_path / "rows.json", capsys)
+    assert len(rows) == 10
+    assert {row["guide"] for row in rows} == {"diagonal", "full-rank"}
+    assert all(min(row["elpd_diff"] for row in rows[k : k + 2]) == 0 for k in range(0, 10, 2))
+
+
+def test_collapse(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collapse, "REMEDIES", {name: collapse.REMEDIES[name] for name in ("none", "free bits")})
+    rows = recorded(["collapse", "--steps", "3", "--seeds", "2"], tmp_path / "rows.json", capsys)
+    assert [(row["case"], row["remedy"], row["seed"]) for row in rows[:4]] == [
+        ("quick guide", remedy, seed) for remedy in ("none", "free bits") for seed in (0, 1)
+    ]
+
+
+def test_cadm(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cadm, "PLANNER", "")
+    monkeypatch.setattr(cadm, "JOBS", {("cadm-pendulum", "latent"): (" ".join(TINY), 2)})
+    arguments = ["cadm", "--runs", str(tmp_path / "runs"), "--families", "cadm-pendulum"]
+    rows = recorded(arguments, tmp_path / "rows.json", capsys)
+    assert [row["seed"] for row in rows] == [0, 1]
+    assert {"train", "moderate", "extreme"} <= set(rows[0]["returns"])
+    made = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*.json")}
+    assert recorded(arguments, tmp_path / "rows.json", capsys) == rows
+    assert {file: file.stat().st_mtime_ns for file in made} == made  # nothing was trained or evaluated again
+    assert main(["benchmark", "cadm", "--families", "pendulum"]) == 2
+
+
+def test_long_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = recorded(["long-run", "--updates", "11"], tmp_path / "rows.json", capsys)
+    assert [row["updates"] for row in rows] == [11, 11, 11, 2]
+    assert all(row["ms_first"] > 0 and row["mib_last"] > 10 for row in rows)
+    summary = long_run.summary([*[1.0] * 10, *[5.0] * 10], [*range(20)])
+    assert summary == {"ms_first": 1.0, "ms_last": 5.0, "mib_first": 1, "mib_last": 19}
+
+
+def test_long_control(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = recorded(["long-control", "--steps", "100"], tmp_path / "rows.json", capsys)
+    assert [row["steps"] for row in rows] == [10 * k for k in range(1, 11)]
+    assert all(0 < row["ms"] <= row["ms_99"] for row in rows)
+
+
+def test_reliability_counts_what_pytest_ran(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_some.py").write_text(
+        "import pytest\n\n"
+        "@pytest.mark.parametrize('n', [1, 2, 3])\ndef test_fine(n): assert n < 3\n\n"
+        "def test_not_here(): pytest.skip('no')\n\n"
+        "@pytest.fixture\ndef broken(): raise ValueError\n\ndef test_error(broken): pass\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    fault = reliability.Fault("wild numbers", ("tests/test_some.py",), "refused")
+    row = reliability.count(fault, tmp_path)
+    assert (row["passed"], row["failed"], row["skipped"]) == (2, 2, 1)
+    assert "| wild numbers | `tests/test_some.py` | 2 | 2 | refused |" in reliability.table([row])
+
+
+def test_the_files_of_the_fault_injection_tests_are_there() -> None:
+    root = Path(__file__).parents[2]
+    for fault in reliability.FAULTS:
+        assert (root / fault.tests[0]).is_file()
+
+
+@pytest.mark.parametrize("name", benchmark.BENCHMARKS)
+def test_every_benchmark_teaches_its_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["benchmark", name, "--help"])
+    assert stop.value.code == 0
+    assert f"usage: pyro-dynamics benchmark {name}" in capsys.readouterr().out
+
+
+def test_a_page_is_renewed_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.json"
+    recorded(["collapse", "--steps", "1", "--seeds", "1"], rows, capsys)
+    page = tmp_path / "page.md"
+    page.write_text(f"# Page\n\n<!-- begin: pyro-dynamics benchmark collapse --report {rows} -->\n<!-- end -->\n")
+    assert main(["benchmark", "pages", str(page)]) == 0
+    assert "| quick guide | none |" in page.read_text()
+    assert "renewed" in capsys.readouterr().out
+    assert main(["benchmark", "pages", str(page)]) == 0
+    assert "as its rows say" in capsys.readouterr().out
+    assert main(["benchmark", "index", "--report", str(tmp_path)]) == 0
+    assert f"[Page](page.md) | `pyro-dynamics benchmark pages {page}`" in capsys.readouterr().out

@@ -1,0 +1,91 @@
+"""Start-up is light: what is imported, and no setting of torch's or the environment's is changed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NEVER = {"arviz_base", "arviz_plots", "arviz_stats", "matplotlib", "minari", "pandas", "ray", "scipy.stats"}
+NEVER |= {"tensorboard", "torch._dynamo", "xarray"}
+"""What no command needs before it has read its flags."""
+LIGHT = NEVER | {"imageio", "mujoco", "pyro", "pyro_dynamics.environments", "scipy", "torch", "tyro", "zuko"}
+"""What the package alone does not need."""
+
+REPORT = """
+import json, os, sys
+print(json.dumps([sorted(sys.modules), os.environ.get("MPLBACKEND")]))
+"""
+RUN = """
+from pyro_dynamics.runners.main import main
+try:
+    main({arguments})
+except SystemExit:
+    pass
+"""
+SETTINGS = "torch.get_num_threads(), torch.get_default_dtype(), torch.tensor([1e-39]).mul(1.0).item()"
+"""The product is 0 where denormal numbers are flushed."""
+
+
+def modules_after(program: str, folder: Path) -> set[str]:
+    """What is imported after a program, which leaves the choice of matplotlib's backend alone."""
+    environment = {**os.environ, "MPLBACKEND": "svg"}
+    command = [sys.executable, "-c", program + REPORT]
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    modules, backend = json.loads(ran.stdout.splitlines()[-1])
+    assert backend == "svg"
+    return set(modules)
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["import pyro_dynamics; dir(pyro_dynamics)"]
+    + [RUN.format(arguments=words) for words in (["--help"], ["--version"], ["trian"])],
+    ids=["import", "--help", "--version", "an unknown command"],
+)
+def test_the_package_alone_imports_no_torch(program: str, tmp_path: Path) -> None:
+    modules = modules_after(program, tmp_path)
+    assert "gymnasium" in modules
+    assert not modules & LIGHT
+
+
+COMMANDS = (
+    *("families", "train", "sweep", "adapt", "fit", "export", "evaluate", "diagnose", "track", "calibrate"),
+    *("reproduce", "compare", "benchmark", "accuracy"),
+)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [*([command, "--help"] for command in COMMANDS), ["train", "nosuch"], ["adapt", "nosuch", "--context", "1"]],
+    ids=" ".join,
+)
+def test_no_command_imports_what_it_does_not_need_yet(arguments: list[str], tmp_path: Path) -> None:
+    modules = modules_after(RUN.format(arguments=arguments), tmp_path)
+    assert f"pyro_dynamics.runners.{arguments[0]}" in modules
+    assert not modules & NEVER
+
+
+@pytest.mark.parametrize("program", ["import pyro_dynamics", RUN.format(arguments=["train", "--help"])])
+def test_torchs_settings_are_left_alone(program: str) -> None:
+    before, after = (f"import torch\n{some}\nprint({SETTINGS})" for some in ("", program))
+    assert last_line(before) == last_line(after)
+
+
+def last_line(program: str) -> str:
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return ran.stdout.splitlines()[-1]
+
+
+def test_names_come_when_they_are_asked_for() -> None:
+    import pyro_dynamics as pd
+
+    package: Any = pd
+    assert package.Family is pd.find_family("pendulum-gravity").__class__
+    assert {"FAMILIES", "OnlineAgent", "fit", "load", "make", "train"} <= set(dir(pd))
+    assert set(package._MODULES) | {"__version__"} == set(pd.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nosuch'"):
+        _ = package.nosuch
