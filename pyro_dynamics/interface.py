@@ -102,12 +102,14 @@ def fit(
 ) -> OnlineAgent:
     """Learn from logged transitions, as ``pyro-dynamics fit`` does, without a simulator.
 
+    The same call with the same data again loads the run that is there.
+
     Args:
         data: a file or data set, several of them, a pandas ``DataFrame``, or a mapping of names to arrays.
         group: the column whose values identify the environments; several have commas between them.
         columns: what the columns are called, where they have other names: ``{"state": "x,v", "action": "push"}``, and
             likewise next_state, reward, episode and step.
-        out: folder of the run, which must be new; by default ``runs/fit-AGENT-SEED``.
+        out: folder of the run; by default ``runs/fit-AGENT-SEED``.
         seed: names every random stream.
         unit: of that column.
         hold_out: share of each environment's episodes that is held out.
@@ -119,7 +121,7 @@ def fit(
         The fitted agent, with a belief at the prior. Without a family it updates and predicts, and cannot plan.
 
     Raises:
-        UserError: if the data or a setting makes no sense, or the folder holds something.
+        UserError: if the data or a setting makes no sense, or the folder holds another fit.
     """
     config = fit_config(seed, settings)
     name = None if family is None else named_family(family)
@@ -128,7 +130,9 @@ def fit(
         read = read_data(data, group, column_names(columns or {}))
         for note in read.notes:
             warnings.warn(note, stacklevel=2)
-        fit_run(config, read, path, sources=source_names(data), unit=unit, held_out_share=hold_out, family=name)
+        fit_run(
+            config, read, path, sources=source_names(data), unit=unit, held_out_share=hold_out, family=name, again=True
+        )
     needed = config.agent == "specialist"
     return load(path, context=read.labels[0] if needed else None, seed=seed, threads=threads)
 

@@ -153,12 +153,25 @@ class OnlineAgent:
         self._group.set_context([self.family.parse_context(context)])
 
     @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The rows of the run's ``metrics.jsonl``: returns and latents of each round and environment."""
+        return self._run.metrics()
+
+    @property
+    def trained_beliefs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard deviations of the latents of the environments that were trained on, each ``[K, d]``."""
+        mean, sd = self._trained.beliefs()
+        return mean.numpy(), sd.numpy()
+
+    @property
     def belief(self) -> OnlineBelief:
         """What is believed about the environment now."""
         agent = self.agent
         changed = bool(agent.belief.changed[0]) if agent.belief_dim else False
         means = self._trained.beliefs()[0].numpy()
-        return OnlineBelief(agent.posterior(), agent.belief_dim, changed, means, self.family, self._stream.reporting)
+        return OnlineBelief(
+            agent.posterior(), agent.belief_dim, changed, len(self._seen), means, self.family, self._stream.reporting
+        )
 
     def predict(self, observation: ArrayLike, actions: ArrayLike, draws: int = 200) -> Prediction:
         """What the model expects of some actions under the belief as it is now.

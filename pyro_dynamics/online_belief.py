@@ -57,6 +57,7 @@ class OnlineBelief:
         posterior: batch shape ``[1]``, event shape ``[d]``.
         latent_dim: size d of what is inferred; 0 for an agent that infers nothing.
         changed: whether the last update found that the environment has changed.
+        steps: transitions that it is about: since it was the prior, or since it found a change.
         trained_means: latent means of the environments that were trained on, ``[K, d]``.
         family: of these environments.
         generator: source of :meth:`sample`.
@@ -67,11 +68,12 @@ class OnlineBelief:
         posterior: Distribution,
         latent_dim: int,
         changed: bool,
+        steps: int,
         trained_means: np.ndarray,
         family: Family,
         generator: torch.Generator,
     ) -> None:
-        self.posterior, self.latent_dim, self.changed = posterior, latent_dim, changed
+        self.posterior, self.latent_dim, self.changed, self.steps = posterior, latent_dim, changed, steps
         self._trained_means, self._family, self._generator = trained_means, family, generator
 
     @property

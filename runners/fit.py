@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import torch
 import tyro
-from tqdm import tqdm
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.fitting import fit_metrics, hold_out
@@ -20,13 +20,16 @@ from pyro_dynamics.guides import GUIDES, DiagonalConfig
 from pyro_dynamics.inference import OfflineConfig
 from pyro_dynamics.io.files import write_bytes, write_json_lines
 from pyro_dynamics.io.lock import lock_folder
+from pyro_dynamics.io.reuse import require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import EnsembleConfig
 from pyro_dynamics.processor import set_threads
+from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.common.configuration import (
     CHANGEPOINT_KALMAN,
     OnlineConfig,
     RunConfig,
+    from_json,
     online_for,
     preset_config,
     require_sizes,
@@ -141,17 +144,19 @@ def fit_run(
     unit: str = "",
     held_out_share: float = 0.2,
     family: str | None = None,
+    again: bool = False,
 ) -> RunFolder:
     """Learn from logged transitions what a configuration says, and keep the run in a folder.
 
     Args:
         config: the configuration.
         data: transitions of K environments.
-        path: the folder, which must be new.
+        path: the folder, which must be new, unless it may hold the same fit.
         sources: what the data was read from, for messages and ``data.json``.
         unit: of the column that the data was grouped by; several have commas between them.
         held_out_share: of each environment's episodes, in (0, 1); of a single episode, of its last steps.
         family: a registered family of the same environment, whose task and simulator are used.
+        again: take what is in the folder where it is the same fit to the same data.
 
     Raises:
         UserError: if a setting makes no sense, the data does not go with it, or the folder holds something.
@@ -163,6 +168,8 @@ def fit_run(
     trained, held_out = hold_out(data, held_out_share, config.seed)
     environments = LoggedFamily.of(described)
     run = run_config(config, family, int(data.transitions.step.max()) + 1)
+    if again and (path / "config.json").is_file():
+        return same_fit(path, to_json(run), described, [trained, held_out])
     require_sizes(run)
     group = build_group(run, environments, action_space(environments, run.steps))
     RunFolder.require_free(path)
@@ -180,10 +187,28 @@ def fit_run(
         return folder
 
 
+def same_fit(path: Path, run: dict[str, Any], described: DataDescription, data: Sequence[Transitions]) -> RunFolder:
+    """The fit that is in a folder already.
+
+    Raises:
+        UserError: if it has other settings, or was made from other data.
+    """
+    folder = RunFolder.open(path)
+    require_same_settings("a fit", path, to_json(from_json(folder.config)), run)
+    there = [rows.arrays() for rows in folder.transitions()]
+    wanted = [rows.arrays() for rows in data]
+    same = len(there) == len(wanted) and all(
+        np.array_equal(one[name], other[name]) for one, other in zip(there, wanted, strict=True) for name in other
+    )
+    if not same or replace(DataDescription.load(path) or described, sources=described.sources) != described:
+        raise UserError(f"{path} holds a fit to other data: choose another --out")
+    return folder
+
+
 def train_group(config: RunConfig, group: AgentGroup, data: Transitions) -> list[float]:
     """Train with a progress bar; gives the ELBO of each epoch in nats per transition."""
     elbos: list[float] = []
-    with tqdm(desc="training", unit="epoch", dynamic_ncols=True, total=epochs(config, group.shares, data)) as bar:
+    with progress_bar(desc="training", unit="epoch", total=epochs(config, group.shares, data)) as bar:
 
         def on_epoch(epoch: int, elbo: float) -> None:
             elbos.append(elbo)

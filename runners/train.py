@@ -121,7 +121,7 @@ def train_run(
         if data:
             require_same(folder, data, family)
             group.load_state_dict(folder.checkpoint())
-        print(describe_planning(config.precision, config.device))
+        print(describe_planning(config.precision, config.device), file=sys.stderr)
         sizes = config.offline, len(group.agents), config.episodes
         progress = Progress(family.train, config.rounds, config.steps, len(data), *sizes)
         tracked = open_tracker(tracker, folder.path, len(data), to_json(config))

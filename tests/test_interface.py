@@ -224,6 +224,13 @@ def test_fit_learns_from_a_file_and_follows_a_stream(tmp_path: Path) -> None:
         agent.update(x, u, x + 1.5 * u)
     assert agent.belief.decode().mean[0] == pytest.approx(1.5, abs=0.3)
     assert_allclose(agent.predict(np.zeros(1), np.ones(1)).mean, [[1.5]], atol=0.3)
+    assert agent.belief.steps == 30
+    again = pd.fit(tmp_path / "log.npz", group="gain", unit="m", out=tmp_path / "fitted", **small)
+    assert_array_equal(again.trained_beliefs[0], agent.trained_beliefs[0])
+    assert len(again.metrics) == 3
+    log["action"] = -log["action"]
+    with pytest.raises(UserError, match="other data"):
+        pd.fit(log, group="gain", unit="m", out=tmp_path / "fitted", **small)
     with pytest.raises(UserError, match="no simulator"):
         agent.act(np.zeros(1))
     with pytest.raises(UserError, match="unknown setting 'rounds'"):

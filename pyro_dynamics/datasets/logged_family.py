@@ -22,7 +22,8 @@ from pyro_dynamics.tasks import BoxTask, Task
 NAME = "logged-data"
 """The family of runs that have no other."""
 NO_SIMULATOR = (
-    "this run was fitted to logged data and has no simulator: follow logged steps with adapt DIR --replay DATA"
+    "this run was fitted to logged data and has no simulator: follow logged steps with adapt DIR --replay DATA (in "
+    "Python by update), or fit again with the --family that simulates it"
 )
 FILE = "data.json"
 

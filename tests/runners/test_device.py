@@ -58,7 +58,7 @@ def test_training_and_adaptation_by_copies_repeat_themselves(
     for name in ("one", "two"):
         out = ["--out", str(tmp_path / name)]
         assert main(["train", *TINY, "--planner", planner, *ON_GPU, *out]) == 0
-        assert "planning in bfloat16" in capsys.readouterr().out
+        assert "planning in bfloat16" in capsys.readouterr().err
         metrics.append((tmp_path / name / "metrics.jsonl").read_text())
     assert metrics[0] == metrics[1]
     follow = ["--context", "5", "--steps", "4", "--update", "svi", "--update.compiled", "--update.steps", "3"]

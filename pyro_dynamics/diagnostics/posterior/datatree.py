@@ -88,6 +88,8 @@ def to_datatree(
     latents = {"environment": labels, "latent": np.arange(first.latent_dim)}
     rows = {"transition": kept.numpy()}
     targets = first.task.targets(shown.state, shown.next_state).numpy()
+    known = len(first.task.target_names) == targets.shape[1]
+    names = {"target": np.array(first.task.target_names)} if known else {}
     constant: dict[str, Any] = {
         "transition_environment": ("transition", labels[shown.environment.numpy()]),
         "step": ("transition", shown.step.numpy()),
@@ -105,8 +107,8 @@ def to_datatree(
             {name: (by_environment, value) for name, value in stats.items()}, {"environment": labels}
         ),
         "log_likelihood": _dataset({"delta": ((*SAMPLE, "transition"), log_likelihood)}, rows),
-        "posterior_predictive": _dataset({"delta": ((*SAMPLE, "transition", "target"), predicted)}, rows),
-        "observed_data": Dataset({"delta": (("transition", "target"), targets)}, rows),
+        "posterior_predictive": _dataset({"delta": ((*SAMPLE, "transition", "target"), predicted)}, rows | names),
+        "observed_data": Dataset({"delta": (("transition", "target"), targets)}, rows | names),
         "constant_data": Dataset(constant, {"environment": labels, **rows}),
     }
     tree = DataTree.from_dict(groups)
