@@ -19,11 +19,11 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "command_flags",
+    "mathml",
     "page_lists",
     "preset_tables",
     "python_names",
@@ -59,6 +59,7 @@ python_maximum_signature_line_length = 120
 add_module_names = False
 
 # Looks.
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "pyro-dynamics"
 html_static_path = ["_static"]
