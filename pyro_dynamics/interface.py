@@ -84,14 +84,15 @@ def train(
             f"{path} has {folder.last_round} rounds already, more than {config.rounds}: load it, or give out="
         )
     needed = config.agent in ("oracle", "specialist")
-    return load(path, context=find_family(chosen).train[0] if needed else None, seed=seed, threads=threads)
+    first = find_family(chosen).train[0] if needed else None
+    return _opened(path, context=first, checkpoint=None, seed=seed, threads=threads, online={}, saved=False)
 
 
 def fit(
     data: Source | Sequence[Source],
     *,
     group: str | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
     out: str | Path | None = None,
     seed: int = 0,
     unit: str = "",
@@ -107,8 +108,8 @@ def fit(
     Args:
         data: a file or data set, several of them, a pandas ``DataFrame``, or a mapping of names to arrays.
         group: the column whose values identify the environments; several have commas between them.
-        columns: what the columns are called, where they have other names: ``{"state": "x,v", "action": "push"}``, and
-            likewise next_state, reward, episode and step.
+        columns: what the columns are called, where they have other names: ``{"state": ["x", "v"], "action": "push"}``,
+            and likewise next_state, reward, episode and step.
         out: folder of the run; by default ``runs/fit-AGENT-SEED``.
         seed: names every random stream.
         unit: of that column.
@@ -142,7 +143,7 @@ def load(
     *,
     context: Any = None,
     checkpoint: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     family: FamilyLike | None = None,
     parts: Mapping[str, type] | None = None,
     threads: int = 1,
@@ -155,7 +156,7 @@ def load(
             :meth:`OnlineAgent.save` wrote: then the belief stands where it stood.
         context: the true hidden parameter, which an oracle needs, and a specialist to be chosen by.
         checkpoint: the round whose model is taken; the newest by default.
-        seed: names the random streams of acting and updating.
+        seed: names the random streams of acting and updating; by default 0, and a saved agent goes on in its own.
         family: of the run, where it is an object that only your program has.
         parts: classes of your own that the run names and only your program has, such as ``{"guide": MyGuide}``.
         threads: processor threads.
@@ -165,21 +166,44 @@ def load(
     Raises:
         UserError: if the folder does not hold a run, or a setting makes no sense.
     """
-    path = Path(path)
     if family is not None:
         named_family(family)
     for kind, part in (parts or {}).items():
+        if kind not in CHOICES:
+            raise UserError(f"parts has no entry {kind!r}: choose among {', '.join(CHOICES)}")
         CHOICES[kind].word_for(part)
-    config = from_json(RunFolder.open(path).config)
+    return _opened(
+        Path(path), context=context, checkpoint=checkpoint, seed=seed, threads=threads, online=online, saved=True
+    )
+
+
+def _opened(
+    path: Path,
+    *,
+    context: Any,
+    checkpoint: int | None,
+    seed: int | None,
+    threads: int,
+    online: Mapping[str, Any],
+    saved: bool,
+) -> OnlineAgent:
+    """The agent of a run: with the belief that was saved in its folder if that is wanted, and at the prior if not."""
+    there = RunFolder.open(path)
+    config = from_json(there.config)
     if context is None and config.agent in ("oracle", "specialist"):
         raise UserError(f"agents of the kind {config.agent} need the true hidden parameter: give context=")
+    kept = load_online(there.path) if saved and not online and checkpoint is None else None
+    if kept is not None:
+        config = from_json({**to_json(config), "online": kept["online_config"]})
+        checkpoint = kept.get("checkpoint")
     with computing(threads):
         run, config, found, trained = load_run(path, checkpoint, online_config(config, online))
         group = group_for(trained, found, [None if context is None else found.parse_context(context)])
-    agent = OnlineAgent(run, to_json(config), found, trained, group, seed, threads)
-    kept = load_online(run.path)
-    if kept is not None and not online and checkpoint is None:
-        agent.load_state_dict(kept)
+        agent = OnlineAgent(run, to_json(config), found, trained, group, seed or 0, threads, checkpoint)
+        if kept is not None:
+            agent.load_state_dict(kept)
+            if seed not in (None, agent.seed):
+                agent.reseed(seed)
     return agent
 
 

@@ -20,9 +20,9 @@ from pyro_dynamics.diagnostics.posterior.datatree import to_datatree, with_param
 from pyro_dynamics.diagnostics.prediction.forecast import roll_out
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.online_state import save_online
+from pyro_dynamics.io.online_state import FILE, save_online
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.online_belief import OnlineBelief
+from pyro_dynamics.online_belief import OnlineBelief, require_draws
 from pyro_dynamics.processor import computing
 from pyro_dynamics.rollouts.stream_state import StreamState
 from pyro_dynamics.transitions import Transitions
@@ -78,6 +78,7 @@ class OnlineAgent:
         group: the same networks, with a fresh belief about one environment.
         seed: names the random streams.
         threads: processor threads.
+        checkpoint: the round whose model it has; None for the newest.
     """
 
     def __init__(
@@ -89,7 +90,9 @@ class OnlineAgent:
         group: AgentGroup,
         seed: int = 0,
         threads: int = 1,
+        checkpoint: int | None = None,
     ) -> None:
+        self.checkpoint = checkpoint
         self.run, self.config, self.family, self.seed, self.threads = run.path, config, family, seed, threads
         self._run, self._trained, self._group = run, trained, group
         self._stream = StreamState(group, seed)
@@ -110,8 +113,8 @@ class OnlineAgent:
         Raises:
             UserError: if the observation has another size, or is not finite.
         """
-        state = self._row(observation, self.agent.task.state_dim, "observation")
         with computing(self.threads):
+            state = self._row(observation, self.agent.task.state_dim, "observation")
             action = self._group.act(state, HERE, self._stream.draws)
         return action[0].numpy()
 
@@ -127,10 +130,10 @@ class OnlineAgent:
             UserError: if one has another size, or is not finite.
         """
         task = self.agent.task
-        state = self._row(observation, task.state_dim, "observation")
-        sent = self._row(action, len(self.agent.action_bounds[0]), "action")
-        after = self._row(next_observation, task.state_dim, "next_observation")
         with computing(self.threads):
+            state = self._row(observation, task.state_dim, "observation")
+            sent = self._row(action, len(self.agent.action_bounds[0]), "action")
+            after = self._row(next_observation, task.state_dim, "next_observation")
             self._group.observe(state, sent, after, HERE, self._stream.draws)
         if self.agent.belief_dim and bool(self.agent.belief.changed[0]):
             self._seen.clear()  # the belief is about what came since
@@ -143,14 +146,16 @@ class OnlineAgent:
 
     def reset_belief(self) -> None:
         """Meet another environment: the belief returns to the prior, and the last plan is forgotten."""
-        self._group.reset_beliefs()
-        self._group.reset()
+        with computing(self.threads):
+            self._group.reset_beliefs()
+            self._group.reset()
         self._seen.clear()
         self.updates = 0
 
     def set_context(self, context: Any) -> None:
         """Give the true hidden parameter to an oracle; other agents ignore it."""
-        self._group.set_context([self.family.parse_context(context)])
+        with computing(self.threads):
+            self._group.set_context([self.family.parse_context(context)])
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -169,8 +174,10 @@ class OnlineAgent:
         agent = self.agent
         changed = bool(agent.belief.changed[0]) if agent.belief_dim else False
         means = self._trained.beliefs()[0].numpy()
+        with computing(self.threads):
+            posterior = agent.posterior()
         return OnlineBelief(
-            agent.posterior(), agent.belief_dim, changed, len(self._seen), means, self.family, self._stream.reporting
+            posterior, agent.belief_dim, changed, len(self._seen), means, self.family, self._stream.reporting
         )
 
     def predict(self, observation: ArrayLike, actions: ArrayLike, draws: int = 200) -> Prediction:
@@ -184,13 +191,14 @@ class OnlineAgent:
         Raises:
             UserError: if the sizes are others, or a number is not finite.
         """
-        if draws < 1:
-            raise UserError(f"draws must be at least 1, not {draws}")
-        start = self._row(observation, self.agent.task.state_dim, "observation")
-        rows = np.atleast_2d(np.asarray(actions, dtype=np.float32))
+        require_draws(draws)
         size = len(self.agent.action_bounds[0])
-        plan = torch.cat([self._row(row, size, "each of the actions") for row in rows])
         with computing(self.threads):
+            start = self._row(observation, self.agent.task.state_dim, "observation")
+            rows = np.atleast_2d(_numbers(actions, "actions"))
+            if not len(rows):
+                raise UserError("give at least one action")
+            plan = torch.cat([self._row(row, size, "each of the actions") for row in rows])
             drawn = roll_out(self.agent, start, plan[None], HERE, draws, self._stream.measuring)
         return Prediction(drawn[:, 0].numpy())
 
@@ -208,12 +216,14 @@ class OnlineAgent:
         """
         if trained and len(self._trained.agents) > 1:
             raise UserError("each specialist has a model of its own: there is no latent to look at")
+        require_draws(draws)
         agent, data = self.agent, None if trained else self.observed()
         if data is None:
             rounds = self._run.transitions()
             # The last round was acted after the training.
             agent, data = self._trained.agents[0], Transitions.concatenate(rounds[:-1] or rounds)
-        tree = to_datatree(agent, data, draws, contexts=self.family.train if trained else None, seed=self.seed)
+        with computing(self.threads):
+            tree = to_datatree(agent, data, draws, contexts=self.family.train if trained else None, seed=self.seed)
         if self.family.numeric:
             probe = ContextProbe(self._trained.beliefs()[0].numpy(), self.family.train)
             for group in ("posterior", "prior"):
@@ -246,6 +256,7 @@ class OnlineAgent:
         return {
             "network": self._trained.fingerprint(),
             "online": json.dumps(self.config["online"], sort_keys=True),
+            "checkpoint": self.checkpoint,
             "seed": self.seed,
             "stream": self._stream.state_dict(),
             "seen": [list(row) for row in self._seen],
@@ -259,16 +270,31 @@ class OnlineAgent:
             UserError: if it is of another network, or of another kind of belief.
         """
         own = self.state_dict()
-        for name, what in (("network", "network"), ("online", "belief, update or temperature")):
-            if state[name] != own[name]:
-                raise UserError(f"the belief that was saved is of another {what} than this agent's")
+        if state["network"] != own["network"]:
+            raise UserError(
+                "the belief that was saved is of another network than this agent's: where the run was trained on "
+                f"since, remove {self.run / FILE} to begin at the prior"
+            )
+        if state["online"] != own["online"]:
+            raise UserError("the belief that was saved is of another belief, update or temperature than this agent's")
         self._stream.load_state_dict(state["stream"])
+        self._seen.clear()
         self._seen.extend(tuple(row) for row in state["seen"])
         self.seed, self.updates = state["seed"], state["updates"]
 
+    def reseed(self, seed: int) -> None:
+        """Draw from the beginning of the random streams of another seed; the belief and the plan stay."""
+        fresh = StreamState(self._group, seed)
+        self._stream.draws, self._stream.measuring, self._stream.reporting = (
+            fresh.draws,
+            fresh.measuring,
+            fresh.reporting,
+        )
+        self.seed = seed
+
     def _row(self, values: ArrayLike, size: int, what: str) -> Tensor:
         """A vector as one float32 row ``[1, size]``."""
-        array = np.asarray(values, dtype=np.float32)
+        array = _numbers(values, what)
         if array.shape != (size,):
             hint = "; make the environment by pyro_dynamics.make, or by its family's make" if "obs" in what else ""
             raise UserError(f"{what} must be a vector of {size} numbers, not of shape {list(array.shape)}{hint}")
@@ -285,3 +311,19 @@ class OnlineAgent:
         parts.append(f"run {self.run}")
         parts.append(f"{self.updates} transitions seen" + (f": {self.belief!r}" if self.agent.belief_dim else ""))
         return f"OnlineAgent({'; '.join(parts)})"
+
+
+def _numbers(values: ArrayLike, what: str) -> np.ndarray:
+    """A float32 copy: environments that write each observation over the last one must not change what was seen.
+
+    Raises:
+        UserError: if it is something else than numbers.
+    """
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    try:
+        return np.array(values, dtype=np.float32)
+    except (TypeError, ValueError):
+        kind = type(values).__name__
+        hint = "; env.reset() gives a pair: take its first" if isinstance(values, tuple) and len(values) == 2 else ""
+        raise UserError(f"{what} must be a vector of numbers, not this {kind}{hint}") from None

@@ -9,6 +9,7 @@ from torch.distributions import Distribution
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.processor import computing
 from pyro_dynamics.seeding import derive_generator, drawing_from
 
 DECODED = 4000
@@ -88,6 +89,7 @@ class OnlineBelief:
 
     def sample(self, draws: int) -> np.ndarray:
         """Draws of the latent, ``[draws, d]``; they do not change how the agent acts."""
+        require_draws(draws)
         return self._drawn(draws, self._generator)
 
     @property
@@ -118,7 +120,7 @@ class OnlineBelief:
         return Decoded(self._family.parameters, self._family.units, mean, drawn.std(0), low, high, level)
 
     def _drawn(self, draws: int, generator: torch.Generator) -> np.ndarray:
-        with drawing_from(generator):
+        with computing(), drawing_from(generator):
             return self.posterior.sample((draws,))[:, 0, : self.latent_dim].numpy()
 
     def _require_latent(self) -> None:
@@ -130,3 +132,13 @@ class OnlineBelief:
             return "OnlineBelief(no latent)"
         latent = ", ".join(f"{mean:+.3f} +- {sd:.3f}" for mean, sd in zip(self.mean, self.sd, strict=True))
         return f"OnlineBelief({self.decode() if self._family.numeric else f'nearest {self.nearest}'}; latent {latent})"
+
+
+def require_draws(draws: int) -> None:
+    """Refuse a number of draws that is none.
+
+    Raises:
+        UserError: if it is no whole number from 1 on.
+    """
+    if not isinstance(draws, int | np.integer) or draws < 1:
+        raise UserError(f"draws must be a whole number, at least 1, not {draws!r}")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.seeding import TORCH
 
 MOST_THREADS = 1024
 """More than any machine is fast with."""
@@ -35,16 +36,22 @@ def set_threads(threads: int) -> None:
 def computing(threads: int = 1) -> Iterator[None]:
     """The same for a while: torch's settings are then as they were, since a library must not change its user's.
 
+    Nor do its user's change the numbers: within, gradients are on and new tensors are float32. Threads take turns.
+
     Raises:
         UserError: if the number is not positive.
     """
-    before, flushed = torch.get_num_threads(), flushes_subnormals()
-    try:
-        set_threads(threads)
-        yield
-    finally:
-        torch.set_num_threads(before)
-        torch.set_flush_denormal(flushed)
+    with TORCH:
+        before, flushed, dtype = torch.get_num_threads(), flushes_subnormals(), torch.get_default_dtype()
+        try:
+            set_threads(threads)
+            torch.set_default_dtype(torch.float32)
+            with torch.inference_mode(False), torch.enable_grad():
+                yield
+        finally:
+            torch.set_num_threads(before)
+            torch.set_flush_denormal(flushed)
+            torch.set_default_dtype(dtype)
 
 
 def flushes_subnormals() -> bool:

@@ -39,7 +39,7 @@ from pyro_dynamics.runners.common.configuration import (
     to_json,
     with_choices,
 )
-from pyro_dynamics.runners.common.factory import build_group, describe_planning
+from pyro_dynamics.runners.common.factory import build_group, describe_planning, require_contexts
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
 
@@ -277,6 +277,7 @@ def require_same(folder: RunFolder, data: Sequence[Transitions], family: Family)
     Raises:
         UserError: saying what does not fit.
     """
+    require_contexts(folder, family)
     task, count = family.make_task(), len(family.train)
     for m, rows in enumerate(data):
         where = f"{folder.path}, transitions of round {m}"

@@ -21,10 +21,10 @@ C_SOURCES = [f"models/{name}" for name in ("fused.c", "fused_noise.h", "fused_fl
 
 FLOORS = [
     {
-        *("errors", "version", "data_files", "parameters", "cuda_graphs", "gymnasium_ids", "processor"),
+        *("errors", "version", "data_files", "parameters", "cuda_graphs", "gymnasium_ids"),
         *("progress_lines", "registry", "seeding"),
     },
-    {"tasks", "transitions"},
+    {"tasks", "transitions", "processor"},
     {"contracts"},
     {"observation"},
     {"environments", "models", "guides", "inference", "control"},

@@ -1,5 +1,6 @@
 """The Python interface: the same agents and numbers as the commands, one environment, numpy in and out."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -235,3 +236,107 @@ def test_fit_learns_from_a_file_and_follows_a_stream(tmp_path: Path) -> None:
         agent.act(np.zeros(1))
     with pytest.raises(UserError, match="unknown setting 'rounds'"):
         pd.fit(tmp_path / "log.npz", group="gain", rounds=3)
+
+
+def test_what_ones_program_sets_in_torch_does_not_change_the_numbers(run: Path) -> None:
+    env, expected = pd.make("pendulum-gravity", 7.0), loop(pd.load(run), pd.make("pendulum-gravity", 7.0), 4)
+    torch.set_default_dtype(torch.float64)
+    try:
+        states = loop(pd.load(run), env, 4)
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert_array_equal(states, expected)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            agent = pd.load(run, belief="recursive", update="svi")
+            loop(agent, env, 2)
+        loop(agent, env, 2)  # nothing of that mode is left
+        assert agent.updates == 4
+
+
+def test_threads_do_not_draw_from_one_anothers_streams(run: Path) -> None:
+    def states(seed: int) -> list[np.ndarray]:
+        return loop(pd.load(run, seed=seed), pd.make("pendulum-gravity", 7.0), 15)
+
+    alone = [states(0), states(1)]
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(2):
+            assert_array_equal(list(pool.map(states, (0, 1))), alone)
+
+
+def test_an_observation_that_is_written_over_stays_as_it_was_seen(run: Path) -> None:
+    agent, buffer = pd.load(run), np.zeros(3, dtype=np.float32)
+    for angle in (0.1, 0.2):
+        buffer[:] = np.cos(angle), np.sin(angle), 0.3
+        agent.update(buffer, np.zeros(1, dtype=np.float32), buffer)
+    assert_allclose(agent.observed().state[:, 0].numpy(), np.cos([0.1, 0.2]), rtol=1e-6)
+
+
+def test_a_family_with_other_contexts_does_not_take_over_a_run(tmp_path: Path) -> None:
+    family = pd.find_family("pendulum-gravity")
+
+    def own(train: tuple[float, ...]) -> pd.Family:
+        return pd.Family("edited", family.environment, "gravity", "m/s^2", train, (4.0,), family.task)
+
+    pd.train(own((3.0, 6.0)), out=tmp_path / "run", **SMALL)
+    for again in (
+        lambda: pd.train(own((3.0, 12.0)), out=tmp_path / "run", **SMALL),
+        lambda: pd.train(own((3.0, 12.0)), out=tmp_path / "run", **{**SMALL, "rounds": 2}),
+        lambda: pd.load(tmp_path / "run", family=own((6.0, 3.0))),
+    ):
+        with pytest.raises(UserError, match=r"was trained under .* 3 6"):
+            again()
+    assert pd.load(tmp_path / "run", family=own((3.0, 6.0))).family.train == (3.0, 6.0)
+
+
+def test_a_belief_saved_in_the_folder_of_its_run(run: Path, tmp_path: Path) -> None:
+    agent = pd.train(out=tmp_path / "run", **SMALL)
+    loop(agent, pd.make("pendulum-gravity", 7.0), 3)
+    agent.save(agent.run)
+    assert pd.train(out=tmp_path / "run", **SMALL).updates == 0  # at the prior, as it says
+    assert pd.load(tmp_path / "run").updates == 3
+    other = pd.load(tmp_path / "run", seed=5)
+    assert (other.seed, other.updates) == (5, 3)
+    observation = np.array([1.0, 0.0, 0.0])
+    assert_array_equal(pd.load(tmp_path / "run", seed=0).act(observation), agent.act(observation))
+    more = pd.train(out=tmp_path / "run", **{**SMALL, "rounds": 2}).updates
+    assert more == 0
+    with pytest.raises(UserError, match=r"trained on since.*online\.pt"):
+        pd.load(tmp_path / "run")
+
+
+def test_a_saved_agent_keeps_its_own_belief_and_model(tmp_path: Path) -> None:
+    pd.train(out=tmp_path / "run", **{**SMALL, "rounds": 2}, keep_checkpoints=(1,))
+    agent = pd.load(tmp_path / "run", checkpoint=1)
+    agent.save(tmp_path / "earlier")
+    assert pd.load(tmp_path / "earlier").state_dict()["network"] == agent.state_dict()["network"]
+    agent = pd.load(tmp_path / "run", belief="power", temperature=0.5)
+    loop(agent, pd.make("pendulum-gravity", 7.0), 3)
+    agent.save(tmp_path / "power")
+    again = pd.load(tmp_path / "power")
+    assert again.config["online"] == agent.config["online"]
+    assert_array_equal(again.belief.mean, agent.belief.mean)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda agent: agent.act((np.zeros(3), {})), "gives a pair"),
+        (lambda agent: agent.act({"position": np.zeros(3)}), "not this dict"),
+        (lambda agent: agent.predict(np.zeros(3), np.zeros((0, 1))), "at least one action"),
+        (lambda agent: agent.predict(np.zeros(3), [[0.0], [0.0, 1.0]]), "actions must be"),
+        (lambda agent: agent.predict(np.zeros(3), [[0.0]], draws=2.5), "whole number"),
+        (lambda agent: agent.belief.sample(0), "at least 1"),
+        (lambda agent: pd.load(agent.run, parts={"guides": DiagonalGuide}), "parts has no entry 'guides'"),
+        (lambda agent: pd.load(agent.run, seed="a"), "whole number"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_vector_or_number_is_refused_in_words(run: Path, call: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        call(pd.load(run))
+
+
+def test_a_tensor_with_a_gradient_is_an_observation(run: Path) -> None:
+    state = [1.0, 0.0, 0.0]
+    assert_array_equal(pd.load(run).act(torch.tensor(state, requires_grad=True)), pd.load(run).act(state))

@@ -37,7 +37,8 @@ class ColumnNames:
 
     def given(self) -> dict[str, list[str]]:
         """The columns of each part that is named here."""
-        return {name: getattr(self, name).split(",") for name in RESERVED if getattr(self, name)}
+        parts = {name: getattr(self, name) for name in RESERVED if getattr(self, name)}
+        return {name: [column.strip() for column in columns.split(",")] for name, columns in parts.items()}
 
 
 def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, names: ColumnNames) -> Log:

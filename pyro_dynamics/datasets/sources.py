@@ -64,7 +64,7 @@ def read_log(source: Source, group: str | None = None, names: ColumnNames | None
     if not isinstance(source, str | os.PathLike):
         raise UserError(f"logged data is a path, a DataFrame or a dict of arrays, not {type(source).__name__}")
     path = Path(source)
-    if path.suffix in TABLES and (path.is_file() or not path.exists()):
+    if path.suffix.lower() in TABLES and (path.is_file() or not path.exists()):
         return read_table(path, group, names)
     if path.is_file():
         return read_npz(path, group, names)

@@ -27,7 +27,7 @@ def read_table(file: Path, group: str | None, names: ColumnNames) -> Log:
     Raises:
         UserError: if it cannot be read, or is not a table of transitions.
     """
-    frame = read_parquet(file) if file.suffix == ".parquet" else read_csv(file)
+    frame = read_parquet(file) if file.suffix.lower() == ".parquet" else read_csv(file)
     return log_of_table(str(file), frame, group, names)
 
 
@@ -56,6 +56,8 @@ def log_of_table(where: str, frame: pandas.DataFrame, group: str | None, names: 
 
 def _array(column: pandas.Series) -> np.ndarray:
     """A column as numpy has it: numbers, or objects where it holds text, lists or gaps."""
+    if isinstance(column.dtype, pandas.CategoricalDtype):
+        column = pandas.Series(column.to_numpy())  # as numbers, where its categories are numbers
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
         return column.to_numpy()
     if pandas.api.types.is_bool_dtype(column.dtype) or pandas.api.types.is_numeric_dtype(column.dtype):
@@ -76,7 +78,7 @@ def read_csv(file: Path) -> pandas.DataFrame:
     Raises:
         UserError: if there is none, or a row has more cells than the first line.
     """
-    separator = SEPARATORS[file.suffix]
+    separator = SEPARATORS[file.suffix.lower()]
     with _in_one_line(file):
         require_file(file)
         with file.open(newline="", encoding="utf-8-sig") as text:

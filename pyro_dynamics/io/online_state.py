@@ -4,10 +4,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from pyro_dynamics.data_files import parse_json
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.checkpoint_files import load_state, save_state
 from pyro_dynamics.io.files import make_folder
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.untrusted_folders import require_own_code
 
 FILE = "online.pt"
 PARTS = ("config.json", "data.json", "metrics.jsonl", "learning.jsonl", "training.png", "fit.png")
@@ -42,4 +44,17 @@ def load_online(path: Path) -> dict[str, Any] | None:
     state = load_state(path / FILE)
     if not {"network", "online", "seed", "stream", "seen", "updates"} <= set(state):
         raise UserError(f"{path / FILE} is no state of a belief: remove it to begin at the prior")
-    return state
+    return {**state, "online_config": _online_config(path, state["online"])}
+
+
+def _online_config(path: Path, text: Any) -> dict[str, Any]:
+    """The beliefs of the agent that was saved, which need not be those of its run."""
+    try:
+        config = parse_json(text)
+    except (TypeError, ValueError):
+        config = None
+    if not isinstance(config, dict):
+        raise UserError(f"{path / FILE} is no state of a belief: remove it to begin at the prior")
+    for kind in ("belief", "update"):
+        require_own_code(kind, config.get(kind), path)
+    return config

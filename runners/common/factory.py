@@ -13,7 +13,7 @@ from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.control import Device, Precision, describe_precision, planning_dtype
 from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
 from pyro_dynamics.environments import Context, Family, find_family
-from pyro_dynamics.environments.context_text import columns
+from pyro_dynamics.environments.context_text import columns, label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import GUIDES, Guide, KnownGuide
 from pyro_dynamics.io.run_folder import RunFolder
@@ -103,7 +103,28 @@ def load_run(
 def family_of(folder: RunFolder, config: RunConfig) -> Family:
     """The registered family of a run, or what stands for it where the run was fitted to logged data."""
     data = DataDescription.load(folder.path)
-    return find_family(config.family) if data is None else LoggedFamily.of(data)
+    if data is not None:
+        return LoggedFamily.of(data)
+    family = find_family(config.family)
+    require_contexts(folder, family)
+    return family
+
+
+def require_contexts(folder: RunFolder, family: Family) -> None:
+    """Refuse a run of a family of that name that has other contexts now: its latents would have the wrong names.
+
+    Raises:
+        UserError: with both.
+    """
+    trained = {row["environment"]: row["context"] for row in folder.metrics()}
+    there = [trained[k] for k in sorted(trained)]
+    rows, own = ([tuple(np.atleast_1d(context)) for context in contexts] for contexts in (there, family.train))
+    if rows and rows != own:
+        before, now = (" ".join(map(label, contexts)) for contexts in (there, family.train))
+        raise UserError(
+            f"{folder.path} was trained under {family.axis} {before}, and the family {family.name} has {now} now: give "
+            "the family another name or train in another folder"
+        )
 
 
 def action_space(family: Family, steps: int) -> Space:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, get_args
 
@@ -65,12 +65,16 @@ def online_config(config: RunConfig, settings: Mapping[str, Any]) -> OnlineConfi
     )
 
 
-def column_names(columns: Mapping[str, str]) -> ColumnNames:
-    """What the data calls its columns; raises :class:`UserError` for a part that there is not."""
+def column_names(columns: Mapping[str, str | Sequence[str]]) -> ColumnNames:
+    """What the data calls its columns, several with commas or as a list.
+
+    Raises:
+        UserError: for a part that there is not.
+    """
     unknown = sorted(set(columns) - _names(ColumnNames))
     if unknown:
         raise UserError(f"columns has no entry {unknown[0]!r}: choose among {', '.join(sorted(_names(ColumnNames)))}")
-    return ColumnNames(**columns)
+    return ColumnNames(**{part: some if isinstance(some, str) else ",".join(some) for part, some in columns.items()})
 
 
 def folder_suffix(settings: Mapping[str, Any]) -> str:

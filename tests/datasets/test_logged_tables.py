@@ -13,6 +13,7 @@ from pyro_dynamics.datasets.log_arrays import ColumnNames
 from pyro_dynamics.datasets.sources import read_data, read_log, source_names
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.runners.common.settings_by_name import column_names
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.transitions import Transitions
 
@@ -131,6 +132,21 @@ def test_text_and_whole_numbers_are_names_and_floats_quantities() -> None:
     assert read_data(frame, "body").labels == ("heavy", "light")
     assert read_data(frame, "number").labels == ("0", "1")
     assert read_data(frame.convert_dtypes(), "number").labels == ("0", "1")
+
+
+def test_categories_are_what_they_hold_and_endings_may_be_in_capitals(tmp_path: Path) -> None:
+    frame = table()
+    require_equal(
+        read_data(frame.assign(gravity=frame["gravity"].astype("category")), "gravity").transitions, expected()
+    )
+    frame.to_csv(tmp_path / "LOG.CSV", index=False)
+    require_equal(read_data(tmp_path / "LOG.CSV", "gravity").transitions, expected())
+
+
+def test_columns_are_named_with_commas_and_spaces_or_as_a_list() -> None:
+    named = {"state": ["cos", "sin", "velocity"], "action": "torque", "next_state": "cos2, sin2,velocity2"}
+    found = read_data(table(own_names=True), "gravity", column_names({**named, "reward": "gain"}))
+    require_equal(found.transitions, expected())
 
 
 def test_fit_and_replay_read_a_table_by_the_users_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
