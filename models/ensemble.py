@@ -15,7 +15,7 @@ from pyro_dynamics.models.fused import FusedEnsemble, can_fuse
 
 @dataclass(frozen=True)
 class EnsembleConfig:
-    """Shape and regularisation of an :class:`Ensemble`; the defaults are PETS's for HalfCheetah.
+    """Shape and regularisation of an ensemble; the defaults are PETS's for HalfCheetah.
 
     Attributes:
         members: number M of networks.

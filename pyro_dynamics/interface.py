@@ -1,5 +1,6 @@
 """The Python interface: train, fit, load and make, with the words of the command line."""
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -53,7 +54,8 @@ def train(
     The same call again loads the run that is there, or resumes it if it was stopped.
 
     Args:
-        family: of environments.
+        family: of environments: a name, ``module:callable``, a :class:`Family`, or a function that makes one. Commands
+            find the run's family again where it was given by name or as a function of a module.
         preset: where the settings come from that are not given: quick, cpu, realtime or paper.
         seed: names every random stream.
         out: folder of the run; by default one in ``runs/``, named after the family and the settings given here.
@@ -236,19 +238,34 @@ def make(
 
 
 def named_family(family: FamilyLike) -> str:
-    """The name under which the commands find a family; one of the user's own is registered in this process.
+    """The word by which ``config.json`` names a family.
+
+    A function of a module is ``module:name``, which every command finds. What only this process has is registered in it
+    under its own name.
 
     Raises:
         UserError: if it is no family, or has the name of one that is here already.
     """
     if isinstance(family, str):
-        find_family(family)
+        found = find_family(family)
+        if ":" in family and found.name not in BUILT_IN:
+            FAMILIES[found.name] = found  # for a run that knows it by its name alone
         return family
     if not isinstance(family, Family):
-        family = family()
+        word, family = _import_word(family), family()
+        if word is not None and isinstance(family, Family):
+            return named_family(word)
     if not isinstance(family, Family):
         raise UserError(f"a family is a name, a Family or a function that makes one, not {type(family).__name__}")
     if family.name in BUILT_IN and FAMILIES[family.name] is not family:
         raise UserError(f"there is a family {family.name!r} already: give your own another name")
     FAMILIES[family.name] = family
     return family.name
+
+
+def _import_word(make: Callable[[], Family]) -> str | None:
+    """How other processes find a function, ``module:name``; None for one of a script, a notebook or a function."""
+    module, name = getattr(make, "__module__", None), getattr(make, "__qualname__", "")
+    if not name.isidentifier() or module in (None, "__main__") or getattr(sys.modules[module], name, None) is not make:
+        return None
+    return f"{module}:{name}"

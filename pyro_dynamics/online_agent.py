@@ -15,16 +15,18 @@ from xarray import DataTree
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.agent_group import AgentGroup
-from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.diagnostics.posterior.datatree import to_datatree, with_parameters
 from pyro_dynamics.diagnostics.prediction.forecast import roll_out
+from pyro_dynamics.diagnostics.verdict import Verdict
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.online_state import FILE, save_online
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.online_belief import OnlineBelief, require_draws
+from pyro_dynamics.online_verdict import judge_online
 from pyro_dynamics.processor import computing
 from pyro_dynamics.rollouts.stream_state import StreamState
+from pyro_dynamics.rollouts.stream_verdict import reached
 from pyro_dynamics.transitions import Transitions
 
 REMEMBERED = 10_000
@@ -97,6 +99,7 @@ class OnlineAgent:
         self._run, self._trained, self._group = run, trained, group
         self._stream = StreamState(group, seed)
         self._seen: deque[tuple[Tensor, Tensor, Tensor]] = deque(maxlen=REMEMBERED)
+        self._since = 0
         self.updates = 0
         """How many transitions the belief has been updated by since it was the prior."""
 
@@ -136,9 +139,9 @@ class OnlineAgent:
             after = self._row(next_observation, task.state_dim, "next_observation")
             self._group.observe(state, sent, after, HERE, self._stream.draws)
         if self.agent.belief_dim and bool(self.agent.belief.changed[0]):
-            self._seen.clear()  # the belief is about what came since
+            self._since = 0  # the belief is about what comes from here on
         self._seen.append((state, sent, after))
-        self.updates += 1
+        self.updates, self._since = self.updates + 1, self._since + 1
 
     def reset(self) -> None:
         """Begin an episode in the same environment: the last plan is forgotten, and the belief stays."""
@@ -150,7 +153,7 @@ class OnlineAgent:
             self._group.reset_beliefs()
             self._group.reset()
         self._seen.clear()
-        self.updates = 0
+        self.updates = self._since = 0
 
     def set_context(self, context: Any) -> None:
         """Give the true hidden parameter to an oracle; other agents ignore it."""
@@ -177,7 +180,7 @@ class OnlineAgent:
         with computing(self.threads):
             posterior = agent.posterior()
         return OnlineBelief(
-            posterior, agent.belief_dim, changed, len(self._seen), means, self.family, self._stream.reporting
+            posterior, agent.belief_dim, changed, self._since, means, self.family, self._stream.reporting
         )
 
     def predict(self, observation: ArrayLike, actions: ArrayLike, draws: int = 200) -> Prediction:
@@ -224,11 +227,7 @@ class OnlineAgent:
             agent, data = self._trained.agents[0], Transitions.concatenate(rounds[:-1] or rounds)
         with computing(self.threads):
             tree = to_datatree(agent, data, draws, contexts=self.family.train if trained else None, seed=self.seed)
-        if self.family.numeric:
-            probe = ContextProbe(self._trained.beliefs()[0].numpy(), self.family.train)
-            for group in ("posterior", "prior"):
-                tree[group].dataset = with_parameters(tree[group].to_dataset(), probe, self.family)
-        return tree
+        return with_parameters(tree, self._trained.beliefs()[0].numpy(), self.family)
 
     def observed(self) -> Transitions:
         """The transitions that the belief is about: since it was the prior, or since it found a change.
@@ -236,9 +235,28 @@ class OnlineAgent:
         Raises:
             UserError: if there is none.
         """
+        return self._rows(self._since)
+
+    def verdict(self) -> Verdict:
+        """Whether to believe what is believed now, and why: the same rule and words as of ``adapt`` and ``diagnose``.
+
+        Follows all transitions since the belief was the prior (at most 10,000) once more, which takes about as long as
+        their updates did. ``print(agent.verdict())`` has a line for each reason.
+
+        Raises:
+            UserError: if there is none.
+        """
+        seen = self._rows(len(self._seen))
+        with computing(self.threads):
+            online, expected = self.config["online"], reached(self._run, self.checkpoint)
+            return judge_online(self.agent, self._trained, self.family, seen, online, expected, self.seed)
+
+    def _rows(self, newest: int) -> Transitions:
+        """The newest of the transitions."""
         if not self._seen:
             raise UserError("the belief is still the prior: update it by a transition first")
-        state, action, next_state = (torch.cat(part) for part in zip(*self._seen, strict=True))
+        kept = list(self._seen)[-newest:]
+        state, action, next_state = (torch.cat(part) for part in zip(*kept, strict=True))
         count = len(state)
         environment = torch.zeros(count, dtype=torch.long)
         return Transitions(state, action, next_state, torch.zeros(count), environment, torch.arange(count))
@@ -246,8 +264,10 @@ class OnlineAgent:
     def save(self, path: str | Path) -> None:
         """Write a folder that :func:`pyro_dynamics.load` opens: the run, and the belief as it stands.
 
+        In the folder that the agent was loaded from only the belief is written, over one that was saved there before.
+
         Raises:
-            UserError: if something is there already.
+            UserError: if something else is there already.
         """
         save_online(self._run, Path(path), self.state_dict())
 
@@ -260,6 +280,7 @@ class OnlineAgent:
             "seed": self.seed,
             "stream": self._stream.state_dict(),
             "seen": [list(row) for row in self._seen],
+            "since_change": self._since,
             "updates": self.updates,
         }
 
@@ -281,6 +302,7 @@ class OnlineAgent:
         self._seen.clear()
         self._seen.extend(tuple(row) for row in state["seen"])
         self.seed, self.updates = state["seed"], state["updates"]
+        self._since = state["since_change"]
 
     def reseed(self, seed: int) -> None:
         """Draw from the beginning of the random streams of another seed; the belief and the plan stay."""

@@ -182,7 +182,7 @@ def weighed(
     agents: Sequence[Agent], trained: Transitions, family: Family, about: dict[str, Any], flags: DiagnoseFlags
 ) -> "tuple[DataTree, list[PosteriorQuality]]":
     """Draws from each posterior, and what the model says of them."""
-    from pyro_dynamics.diagnostics.posterior.datatree import to_datatree
+    from pyro_dynamics.diagnostics.posterior.datatree import to_datatree, with_parameters
 
     for draws in DRAWS if flags.draws is None else (flags.draws,):
         stage(f"weighing {draws} draws of each posterior")
@@ -193,7 +193,8 @@ def weighed(
         quality = posterior_quality(tree)
         if not any(one.importance.only_wide for one in quality):
             break
-    return tree, quality
+    means = agents[0].posterior().mean.numpy()
+    return with_parameters(tree, means, family), quality
 
 
 def read_transitions(
@@ -318,7 +319,7 @@ def print_verdicts(found: "Findings") -> None:
     rows = [
         [name, one.word, *numbers] for (name, one), numbers in zip(found.verdicts.items(), found.numbers, strict=True)
     ]
-    head = [found.family.axis, "verdict", "k-hat", "sd / posterior's", "in 90 %"]
+    head = [found.family.axis, "verdict", "k-hat", "sd / posterior's", "predictions in 90 %"]
     print("\n" + text_table(head, rows, words=2) + "\n")
     for word, names in found.by_word.items():
         print(f"{word}: {MEANINGS[word]}")

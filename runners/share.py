@@ -39,7 +39,8 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = tyro.cli(ShareFlags, prog="pyro-dynamics share", args=arguments)
     out = share_run(flags.dir, flags.out, flags.license)
-    print(f"shared: {out} ({out.stat().st_size / 2**20:.1f} MiB)\nload it: pyro-dynamics adapt {out} --help")
+    print(f"shared: {out} ({out.stat().st_size / 2**20:.1f} MiB)")
+    print(f"open it: pyro_dynamics.load({str(out)!r}), or as DIR of a command")
 
 
 def share_run(path: Path, out: Path | None = None, licence: str | None = None) -> Path:

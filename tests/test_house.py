@@ -32,7 +32,7 @@ FLOORS = [
     {"agent_group"},
     {"diagnostics", "io"},
     {"rollouts"},
-    {"datasets", "online_belief"},
+    {"datasets", "online_belief", "online_verdict"},
     {"reproduction", "sweeps", "benchmarks", "online_agent"},
     {"plots"},
     {"reports"},

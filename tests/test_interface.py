@@ -1,5 +1,6 @@
 """The Python interface: the same agents and numbers as the commands, one environment, numpy in and out."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,48 @@ def test_parts_of_ones_own_as_objects(tmp_path: Path) -> None:
     other = pd.Family("pendulum-gravity", family.environment, "gravity", "m/s^2", (3.0, 6.0), (4.0,), family.task)
     with pytest.raises(UserError, match="another name"):
         pd.make(other)
+
+
+def test_a_function_of_a_module_is_found_again_by_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some_robot.py").write_text(
+        "import dataclasses, pyro_dynamics as pd\n"
+        "def make_family():\n"
+        "    return dataclasses.replace(pd.find_family('pendulum-gravity'), name='robot', train=(3.0, 6.0))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    from some_robot import make_family  # type: ignore[import-not-found]
+
+    agent = pd.train(make_family, out="run", **SMALL)
+    assert agent.config["family"] == "some_robot:make_family"
+    assert main(["adapt", "run", "--context", "4", "--steps", "3", "--quiet"]) == 0
+    pd.train(make_family(), out="object", **SMALL)  # a run that knows its family by name alone
+    pd.FAMILIES.pop("robot")
+    with pytest.raises(UserError, match="family="):
+        pd.load("object")
+    assert pd.load("object", family="some_robot:make_family").family.train == (3.0, 6.0)
+
+
+def test_the_verdict_is_that_of_adapt(run: Path) -> None:
+    agent, steps = pd.load(run), 12
+    with pytest.raises(UserError, match="still the prior"):
+        agent.verdict()
+    loop(agent, pd.make("pendulum-gravity", 7.0), steps)
+    believed, observation = agent.belief.mean, np.zeros(3, dtype=np.float32)
+    verdict = agent.verdict()
+    assert_array_equal(agent.belief.mean, believed)  # it follows the steps with a belief of its own
+    again = pd.load(run)
+    loop(again, pd.make("pendulum-gravity", 7.0), steps)
+    assert_array_equal(again.act(observation), agent.act(observation))
+    log = agent.observed()
+    arrays = {name: value for name, value in log.arrays().items() if name in ("state", "action", "next_state", "step")}
+    np.savez(run.parent / "log.npz", **arrays, episode=np.zeros(steps))  # type: ignore[arg-type]
+    assert main(["adapt", str(run), "--replay", str(run.parent / "log.npz"), "--out", str(run.parent / "replay")]) == 0
+    summary = json.loads((run.parent / "replay" / "summary.json").read_text())
+    assert str(verdict.word) == summary["verdict"]["word"]
+    assert str(verdict).startswith(verdict.title)
 
 
 def test_make_takes_numbers_schedules_and_settings() -> None:

@@ -93,7 +93,7 @@ def _missing(missing: list[str], columns: Mapping[str, np.ndarray]) -> str:
             "episode is known"
         )
     flags = " ".join(f"--{name.replace('_', '-')} COLUMN,COLUMN" for name in missing)
-    return f"array {', '.join(missing)}: it has {there}; columns of other names are given by {flags}"
+    return f"array {', '.join(missing)}: it has {there}; other names are given by {flags}, or columns= in Python"
 
 
 def _gathered(where: str, columns: Mapping[str, np.ndarray], names: ColumnNames) -> dict[str, np.ndarray]:

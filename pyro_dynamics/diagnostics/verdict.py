@@ -100,6 +100,9 @@ class Verdict:
         """The title, and a line for each reason."""
         return "\n  ".join([f"{self.title}:", *self.reasons])
 
+    def __str__(self) -> str:
+        return self.text
+
 
 def judge_stream(
     length: int,

@@ -40,5 +40,8 @@ def find_family(name: str) -> Family:
         return load_family(name)
     if name not in FAMILIES:
         known = ", ".join(FAMILIES)
-        raise UserError(f"unknown family {name!r}: choose one of {known}, or give your own as package.module:callable")
+        raise UserError(
+            f"unknown family {name!r}: choose one of {known}, or give your own as package.module:callable; a run of a "
+            "family that only a Python program has is opened by pyro_dynamics.load(folder, family=...)"
+        )
     return FAMILIES[name]

@@ -23,7 +23,8 @@ def save_online(run: RunFolder, path: Path, state: dict[str, Any]) -> None:
         UserError: if the folder holds something else, or cannot be written.
     """
     if path.resolve() != run.path.resolve():
-        RunFolder.require_free(path)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UserError(f"{path} exists already: save to another place")
         make_folder(path)
         for folder in FOLDERS:
             shutil.copytree(run.path / folder, path / folder)
@@ -42,7 +43,7 @@ def load_online(path: Path) -> dict[str, Any] | None:
     if not (path / FILE).is_file():
         return None
     state = load_state(path / FILE)
-    if not {"network", "online", "seed", "stream", "seen", "updates"} <= set(state):
+    if not {"network", "online", "seed", "stream", "seen", "since_change", "updates"} <= set(state):
         raise UserError(f"{path / FILE} is no state of a belief: remove it to begin at the prior")
     return {**state, "online_config": _online_config(path, state["online"])}
 

@@ -73,9 +73,8 @@ class RunFolder:
         try:
             config = read_json(path / "config.json")
         except OSError:
-            raise UserError(
-                f"{path} is not a run folder: it has no readable config.json; make one with train"
-            ) from None
+            why = "it has no readable config.json" if path.exists() else "it does not exist"
+            raise UserError(f"{path} is not a run folder: {why}; make one with train") from None
         except ValueError as fault:
             raise UserError(f"{path / 'config.json'} is not JSON: {fault}") from None
         if not isinstance(config, dict):

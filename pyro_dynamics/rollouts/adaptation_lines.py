@@ -10,6 +10,8 @@ from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.rollouts.adaptation_summary import decoded_words, describe
 
+COVERED = "predictions in 90 %"
+"""Head of the share of what was observed that lay in the 90 % interval of its prediction."""
 LINES = 10
 """Of a run, beside those at changes."""
 
@@ -36,7 +38,7 @@ class SummaryLines:
     @property
     def head(self) -> str:
         """What the columns are."""
-        return f"{'steps':>11} {self.family.axis:>20} {'reward':>8} {'in 90 %':>8}  belief at the end of these steps"
+        return f"{'steps':>11} {self.family.axis:>20} {'reward':>8} {COVERED}  belief at the end of these steps"
 
     def add(self, row: dict[str, Any], draws: np.ndarray, changed: bool) -> list[str]:
         """Take a step; returns the lines that it completes.
@@ -65,7 +67,7 @@ class SummaryLines:
         first, last = rows[0]["step"], rows[-1]["step"]
         steps = str(first) if first == last else f"{first} to {last}"
         reward, coverage = (np.mean([row[key] for row in rows]) for key in ("reward", "coverage"))
-        numbers = f"{round(reward, 2) + 0.0:>8.2f} {coverage:>8.0%}"
+        numbers = f"{round(reward, 2) + 0.0:>8.2f} {coverage:>{len(COVERED)}.0%}"
         return [f"{steps:>11} {label(rows[-1]['context']):>20} {numbers}  {self._words(rows[-1])}{note}".rstrip()]
 
     def _words(self, row: dict[str, Any]) -> str:

@@ -123,17 +123,24 @@ def to_datatree(
     return tree
 
 
-def with_parameters(dataset: "Dataset", probe: ContextProbe, family: Family) -> "Dataset":
-    """Draws of ``e`` with the hidden parameters beside them that the probe decodes them to, each with its unit."""
-    decoded = probe.predict(dataset["e"].values)
-    columns = decoded[..., None] if decoded.ndim == dataset["e"].ndim - 1 else decoded
-    by_environment = dataset["e"].dims[:-1]
-    return dataset.assign(
-        {
-            name: (by_environment, columns[..., index], {"units": unit})
-            for index, (name, unit) in enumerate(zip(family.parameters, family.units, strict=True))
-        }
-    )
+def with_parameters(tree: "DataTree", trained_means: np.ndarray, family: Family) -> "DataTree":
+    """The tree with the hidden parameters, each with its unit, beside the draws of ``e`` in posterior and prior.
+
+    Args:
+        tree: from :func:`to_datatree`.
+        trained_means: latent means of the environments that were trained on, ``[K, d]``, which a linear probe reads.
+        family: of these environments; nothing is added where its contexts are names.
+    """
+    if family.numeric:
+        probe = ContextProbe(trained_means, family.train)
+        for group in ("posterior", "prior"):
+            dataset = tree[group].to_dataset()
+            decoded = probe.predict(dataset["e"].values)
+            columns = decoded[..., None] if decoded.ndim == dataset["e"].ndim - 1 else decoded
+            for index, (name, unit) in enumerate(zip(family.parameters, family.units, strict=True)):
+                dataset[name] = (dataset["e"].dims[:-1], columns[..., index], {"units": unit})
+            tree[group].dataset = dataset
+    return tree
 
 
 def of_environment(tree: "DataTree", environment: str) -> "DataTree":
