@@ -78,7 +78,7 @@ def train(
     """
     chosen = named_family(family)
     config = train_config(chosen, preset, seed, settings)
-    path = Path(out) if out is not None else Path("runs") / (default_name(config) + folder_suffix(settings))
+    path = Path(out) if out is not None else Path("runs") / (default_name(config) + folder_suffix(config, settings))
     with computing(threads):
         folder = train_or_resume(config, path, step_limit=step_limit, tracker=tracker)
     if (folder.last_round or 0) > config.rounds:

@@ -2,14 +2,13 @@
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 from xarray import DataTree
 
@@ -29,6 +28,8 @@ from pyro_dynamics.rollouts.stream_state import StreamState
 from pyro_dynamics.rollouts.stream_verdict import reached
 from pyro_dynamics.transitions import Transitions
 
+Array = np.ndarray | Tensor | Sequence[Any]
+"""What is taken for a vector of numbers."""
 REMEMBERED = 10_000
 """Transitions that :meth:`OnlineAgent.to_datatree` can look back on."""
 HERE = torch.zeros(1, dtype=torch.long)
@@ -108,7 +109,7 @@ class OnlineAgent:
         """The one agent underneath, with its model, guide and belief as Pyro and torch know them."""
         return self._group.agents[0]
 
-    def act(self, observation: ArrayLike) -> np.ndarray:
+    def act(self, observation: Array) -> np.ndarray:
         """Plan from an observation ``[S]`` under the belief as it is now; returns the first action, ``[A]``.
 
         The action is in the environment's own units and within its bounds.
@@ -121,7 +122,7 @@ class OnlineAgent:
             action = self._group.act(state, HERE, self._stream.draws)
         return action[0].numpy()
 
-    def update(self, observation: ArrayLike, action: ArrayLike, next_observation: ArrayLike) -> None:
+    def update(self, observation: Array, action: Array, next_observation: Array) -> None:
         """Bring one transition into the belief (Eq. 5).
 
         Args:
@@ -183,7 +184,7 @@ class OnlineAgent:
             posterior, agent.belief_dim, changed, self._since, means, self.family, self._stream.reporting
         )
 
-    def predict(self, observation: ArrayLike, actions: ArrayLike, draws: int = 200) -> Prediction:
+    def predict(self, observation: Array, actions: Array, draws: int = 200) -> Prediction:
         """What the model expects of some actions under the belief as it is now.
 
         Args:
@@ -225,8 +226,9 @@ class OnlineAgent:
             rounds = self._run.transitions()
             # The last round was acted after the training.
             agent, data = self._trained.agents[0], Transitions.concatenate(rounds[:-1] or rounds)
+        known = self.family.train if trained else None
         with computing(self.threads):
-            tree = to_datatree(agent, data, draws, contexts=self.family.train if trained else None, seed=self.seed)
+            tree = to_datatree(agent, data, draws, contexts=known, predictive_draws=draws, seed=self.seed)
         return with_parameters(tree, self._trained.beliefs()[0].numpy(), self.family)
 
     def observed(self) -> Transitions:
@@ -314,7 +316,7 @@ class OnlineAgent:
         )
         self.seed = seed
 
-    def _row(self, values: ArrayLike, size: int, what: str) -> Tensor:
+    def _row(self, values: Array, size: int, what: str) -> Tensor:
         """A vector as one float32 row ``[1, size]``."""
         array = _numbers(values, what)
         if array.shape != (size,):
@@ -335,7 +337,7 @@ class OnlineAgent:
         return f"OnlineAgent({'; '.join(parts)})"
 
 
-def _numbers(values: ArrayLike, what: str) -> np.ndarray:
+def _numbers(values: Array, what: str) -> np.ndarray:
     """A float32 copy: environments that write each observation over the last one must not change what was seen.
 
     Raises:

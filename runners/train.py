@@ -196,6 +196,10 @@ def is_whole(folder: RunFolder, config: RunConfig) -> bool:
 
 def warn_of_task(config: RunConfig, family: Family, group: AgentGroup, step_limit: float | None) -> None:
     """Check the task on environments of their own, and say where it is not what the environment does."""
+    if len(family.train) == 1 and config.agent == "latent":
+        print(
+            f"warning: family {family.name} trains on one context, and a latent distinguishes several", file=sys.stderr
+        )
     environments = family.make_vector(family.train, config.steps)
     limit_steps(environments, step_limit)
     for warning in check_task(group.agents[0].task, environments, config.seed):

@@ -77,8 +77,10 @@ def column_names(columns: Mapping[str, str | Sequence[str]]) -> ColumnNames:
     return ColumnNames(**{part: some if isinstance(some, str) else ",".join(some) for part, some in columns.items()})
 
 
-def folder_suffix(settings: Mapping[str, Any]) -> str:
-    """What distinguishes a run with other settings from the command's own, in the name of its folder."""
+def folder_suffix(config: RunConfig, settings: Mapping[str, Any]) -> str:
+    """What distinguishes a run with other settings than its preset's, in the name of its folder."""
+    usual = to_json(preset_config(config.family, config.preset))
+    settings = {name: value for name, value in settings.items() if name not in usual or usual[name] != value}
     plain = {name: _nested(name, value, value) if is_dataclass(value) else value for name, value in settings.items()}
     words = [
         f"-{name}-{CHOICES[name].word_for(value) if name in CHOICES else json.dumps(value, default=str)}"
