@@ -13,6 +13,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.gymnasium_ids import IDS
 from pyro_dynamics.io.online_state import load_online
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.online_agent import OnlineAgent
 from pyro_dynamics.processor import computing
 from pyro_dynamics.rollouts.trackers.contract import TrackerName
@@ -223,6 +224,8 @@ def make(
         UserError: if there is no such family or context.
     """
     found = find_family(named_family(family))
+    if max_steps is not None and max_steps < 1:
+        raise UserError(f"max_steps must be at least 1, not {max_steps}")
     steps = IDS.get(found.name, ("", STEPS))[1] if max_steps is None else max_steps
     if context is None:
         context = found.train[len(found.train) // 2]
@@ -240,10 +243,14 @@ def named_family(family: FamilyLike) -> str:
     if isinstance(family, str):
         find_family(family)
         return family
-    if not isinstance(family, Family):
+    if not isinstance(family, Family) and callable(family):
         family = family()
     if not isinstance(family, Family):
         raise UserError(f"a family is a name, a Family or a function that makes one, not {type(family).__name__}")
+    if not family.name or file_name(family.name) != family.name:
+        raise UserError(
+            f"the name {family.name!r} of a family is part of folders' names: give it letters, digits, - and _ alone"
+        )
     if family.name in BUILT_IN and FAMILIES[family.name] is not family:
         raise UserError(f"there is a family {family.name!r} already: give your own another name")
     FAMILIES[family.name] = family

@@ -79,7 +79,9 @@ def column_names(columns: Mapping[str, str | Sequence[str]]) -> ColumnNames:
 
 def folder_suffix(settings: Mapping[str, Any]) -> str:
     """What distinguishes a run with other settings from the command's own, in the name of its folder."""
-    plain = {name: _nested(name, value, value) if is_dataclass(value) else value for name, value in settings.items()}
+    plain = {
+        name: _nested(name, value, value) if is_dataclass(value) else value for name, value in sorted(settings.items())
+    }
     words = [
         f"-{name}-{CHOICES[name].word_for(value) if name in CHOICES else json.dumps(value, default=str)}"
         for name, value in plain.items()
