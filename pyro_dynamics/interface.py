@@ -14,6 +14,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.gymnasium_ids import IDS
 from pyro_dynamics.io.online_state import load_online
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.online_agent import OnlineAgent
 from pyro_dynamics.processor import computing
 from pyro_dynamics.rollouts.trackers.contract import TrackerName
@@ -158,7 +159,7 @@ def load(
             :meth:`OnlineAgent.save` wrote: then the belief stands where it stood.
         context: the true hidden parameter, which an oracle needs, and a specialist to be chosen by.
         checkpoint: the round whose model is taken; the newest by default.
-        seed: names the random streams of acting and updating; by default 0, and a saved agent goes on in its own.
+        seed: names the random streams of acting and updating; by default 0, and a saved agent continues in its own.
         family: of the run, where it is an object that only your program has.
         parts: classes of your own that the run names and only your program has, such as ``{"guide": MyGuide}``.
         threads: processor threads.
@@ -229,6 +230,8 @@ def make(
         UserError: if there is no such family or context.
     """
     found = find_family(named_family(family))
+    if max_steps is not None and max_steps < 1:
+        raise UserError(f"max_steps must be at least 1, not {max_steps}")
     steps = IDS.get(found.name, ("", STEPS))[1] if max_steps is None else max_steps
     if context is None:
         context = found.train[len(found.train) // 2]
@@ -251,12 +254,16 @@ def named_family(family: FamilyLike) -> str:
         if ":" in family and found.name not in BUILT_IN:
             FAMILIES[found.name] = found  # for a run that knows it by its name alone
         return family
-    if not isinstance(family, Family):
+    if not isinstance(family, Family) and callable(family):
         word, family = _import_word(family), family()
         if word is not None and isinstance(family, Family):
             return named_family(word)
     if not isinstance(family, Family):
         raise UserError(f"a family is a name, a Family or a function that makes one, not {type(family).__name__}")
+    if not family.name or file_name(family.name) != family.name:
+        raise UserError(
+            f"the name {family.name!r} of a family is part of folders' names: give it letters, digits, - and _ alone"
+        )
     if family.name in BUILT_IN and FAMILIES[family.name] is not family:
         raise UserError(f"there is a family {family.name!r} already: give your own another name")
     FAMILIES[family.name] = family

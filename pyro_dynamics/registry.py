@@ -87,15 +87,18 @@ class Registry(Mapping[str, type[Part]], Generic[Part]):
     def word_for(self, part: Any) -> str:
         """What stands in ``config.json`` for a word, or for a class of the user's own.
 
-        A class of a module is ``module:Class``. One of a script or a notebook, which no other process can import, is
-        registered here under its own name.
+        One that is registered is its name, and a class of a module is ``module:Class``. One of a script or a notebook,
+        or from inside of a function, which no other process can import, is registered here under its own name.
 
         Raises:
             UserError: if it does not satisfy the contract, or its name is taken.
         """
         if isinstance(part, str):
             return part
-        if getattr(part, "__module__", "__main__") != "__main__":
+        for word, known in self._parts.items():
+            if known is part:
+                return word
+        if getattr(part, "__module__", "__main__") != "__main__" and getattr(part, "__qualname__", "").isidentifier():
             return f"{part.__module__}:{part.__qualname__}"
         word = getattr(part, "__name__", str(part))
         self._require_contract(part, word)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,6 +47,8 @@ from pyro_dynamics.runners.common.result_names import name_of_flags
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
 
+LONGEST = 100
+"""Characters of a name that say what was adapted to."""
 UNFINISHED = "unfinished"
 """The folder of the steps of an adaptation that has not come to its end, inside that of its results."""
 
@@ -60,6 +63,8 @@ class AdaptFlags:
     the transitions, draws of the belief, a summary and a figure in DIR/adapt/NAME. At the end it reports how many of
     the targets lay in their 90 % intervals before they were seen, and the verdict that `diagnose` also gives: believe,
     stale, overconfident, out of the trained range, collapsed, ...
+
+    Flags that are not given are those of the run: DIR before --help shows them, and --help alone the paper's.
 
     The steps are brought to the disk every second. If it is stopped, the same command resumes after the last of them;
     one with --video begins anew.
@@ -273,7 +278,7 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     envs = make_environments(family, [schedule], steps, flags.video)
     limit_steps(envs, flags.step_limit)
     # Made before anything runs: a folder that cannot be written to must not cost the results.
-    contexts = re.sub(r"[:,=/\s]", "_", flags.schedule or label(schedule.at(0)))
+    contexts = flags.schedule or label(schedule.at(0))
     out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps))
     film = Film(out / "episode", envs, 0, steps, trained, family) if flags.video else None
     group = group_for(trained, family, [schedule.at(0)])
@@ -318,7 +323,8 @@ def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family
         schedule = read_schedule(flags, family, steps)
         contexts = [schedule.at(step) for step in range(steps)]
     group = group_for(trained, family, contexts[:1])
-    out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, f"replay-{logged.name}", steps))
+    given = "".join(f"-{text}" for text in (flags.context, flags.schedule) if text is not None)
+    out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, f"replay-{logged.name}{given}", steps))
     prior = prior_draws(group, flags.seed)
     stream_state = StreamState(group, flags.seed, acting=False)
     stream = partial(replay, group, logged.transitions, contexts, flags.seed, BELIEF_DRAWS, stream_state)
@@ -340,6 +346,9 @@ def name_of(flags: AdaptFlags, what: str, steps: int) -> str:
     own = online_defaults([str(flags.dir), *(["--realtime"] if flags.realtime else [])])
     usual = {"realtime": False, "checkpoint": None}
     rest = name_of_flags({name: getattr(flags, name) for name in usual}, usual, flags.online, own)
+    what = re.sub(r"[:,=/\s]", "_", what)
+    if len(what) > LONGEST:  # two long schedules may differ at their ends alone
+        what = f"{what[: LONGEST - 9]}-{sha256(what.encode()).hexdigest()[:8]}"
     return file_name(what) + f"-steps{steps}-seed{flags.seed}{rest}"
 
 

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import pyro_dynamics as pd
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.guides import DiagonalGuide
+from pyro_dynamics.guides import GUIDES, DiagonalGuide
 from pyro_dynamics.rollouts.acting import Acting, act_and_update
+from pyro_dynamics.runners.common.configuration import preset_config
 from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.settings_by_name import folder_suffix
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.seeding import derive_generator, derive_seed
 
@@ -383,3 +386,36 @@ def test_what_is_no_vector_or_number_is_refused_in_words(run: Path, call: Any, w
 def test_a_tensor_with_a_gradient_is_an_observation(run: Path) -> None:
     state = [1.0, 0.0, 0.0]
     assert_array_equal(pd.load(run).act(torch.tensor(state, requires_grad=True)), pd.load(run).act(state))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda family: pd.train(**{**SMALL, "rounds": 1.5}), r"whole number, not 1\.5"),
+        (lambda family: pd.train(**SMALL, update_while_training="False"), "true or false, not 'False'"),
+        (lambda family: pd.train(7), "a family is a name"),  # type: ignore[arg-type]
+        (lambda family: pd.make(replace(family, name="a:b")), "folders' names"),
+        (lambda family: pd.make(replace(family, name="../up")), "folders' names"),
+        (lambda family: pd.make("pendulum-gravity", max_steps=0), "at least 1"),
+    ],
+)
+def test_settings_are_not_bent_to_fit(call: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        call(pd.find_family("pendulum-gravity"))
+
+
+def test_a_class_has_one_name_wherever_it_comes_from() -> None:
+    assert GUIDES.word_for(DiagonalGuide) == "diagonal"
+
+    class Inner(DiagonalGuide):
+        pass
+
+    assert GUIDES.word_for(Inner) == "Inner"  # no other process could import it
+    assert GUIDES.find("Inner") is Inner
+
+
+def test_the_order_of_settings_does_not_change_the_folder() -> None:
+    preset = preset_config("pendulum-gravity", "quick")  # has two rounds
+    assert folder_suffix(preset, {"steps": 3, "rounds": 4}) == "-rounds-4-steps-3"
+    assert folder_suffix(preset, {"rounds": 4, "steps": 3}) == "-rounds-4-steps-3"
+    assert folder_suffix(preset, {"rounds": 2}) == ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import cattrs
+import numpy as np
 import tyro
 from cattrs.gen import make_dict_structure_fn
 
@@ -130,6 +131,8 @@ def from_json(data: dict[str, Any], complaint: str = DAMAGED) -> RunConfig:
     import_own_parts(data)
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook_func(lambda cls: cls is object, lambda settings, _: settings)
+    converter.register_structure_hook(int, _whole)
+    converter.register_structure_hook(bool, _truth)
     for cls in (OnlineConfig, RunConfig):  # the outer one last: it compiles the inner one in
         converter.register_structure_hook(cls, _with_settings(converter, cls))
     try:
@@ -146,6 +149,20 @@ def from_json(data: dict[str, Any], complaint: str = DAMAGED) -> RunConfig:
         raise UserError(complaint.format(words[:500])) from None
     require_sizes(config)
     return config
+
+
+def _whole(value: Any, _: type) -> int:
+    """A whole number as it is: ``int`` alone would take 1.5 for 1."""
+    if isinstance(value, int | np.integer) or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    raise UserError(f"it must be a whole number, not {value!r}")
+
+
+def _truth(value: Any, _: type) -> bool:
+    """True or False as it is: ``bool`` alone would take the text False for True."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise UserError(f"it must be true or false, not {value!r}")
 
 
 def _words(fault: BaseException, kind: type | None) -> str:

@@ -1,6 +1,7 @@
 """The steps that ``adapt --replay`` follows: of one environment of logged data."""
 
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 from pyro_dynamics.datasets.log_arrays import ColumnNames
@@ -56,7 +57,9 @@ def read_stream(
     data = data.of(label(data.labels[0]) if environment is None else environment)
     task: Task = family.make_task()
     data.transitions.require_of(1, task.state_dim, task.action_dim, source)
-    name = file_name(f"{Path(source).stem}-{label(data.labels[0])}")
+    # Other data of the same name is other results: two days may each have a log.csv.
+    content = sha256(b"".join(array.tobytes() for array in data.transitions.arrays().values())).hexdigest()[:8]
+    name = f"{file_name(f'{Path(source).stem}-{label(data.labels[0])}')[:60]}-{content}"
     return LoggedStream(data.transitions, _known(family, data), data.rewarded, data.notes, name)
 
 

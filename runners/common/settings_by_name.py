@@ -80,14 +80,16 @@ def column_names(columns: Mapping[str, str | Sequence[str]]) -> ColumnNames:
 def folder_suffix(config: RunConfig, settings: Mapping[str, Any]) -> str:
     """What distinguishes a run with other settings than its preset's, in the name of its folder."""
     usual = to_json(preset_config(config.family, config.preset))
-    settings = {name: value for name, value in settings.items() if name not in usual or usual[name] != value}
-    plain = {name: _nested(name, value, value) if is_dataclass(value) else value for name, value in settings.items()}
+    other = {name: value for name, value in sorted(settings.items()) if name not in usual or usual[name] != value}
+    plain = {name: _nested(name, value, value) if is_dataclass(value) else value for name, value in other.items()}
     words = [
         f"-{name}-{CHOICES[name].word_for(value) if name in CHOICES else json.dumps(value, default=str)}"
         for name, value in plain.items()
     ]
     text = re.sub(r'["{} ]', "", "".join(words))
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    if not text:
+        return ""
     return file_name(text) if len(text) <= LONGEST else f"-{digest}"
 
 

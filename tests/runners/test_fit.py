@@ -108,6 +108,30 @@ def test_a_replay_that_was_stopped_resumes_with_the_same_contexts_alone(
     assert [row["context"] for row in rows] == [2.0] * 3 + [6.0] * 2
 
 
+def test_other_data_of_the_same_name_and_other_long_schedules_are_other_results(
+    run: Path, log: Path, tmp_path: Path
+) -> None:
+    follow = ["adapt", str(run), "--environment", "6", "--steps", "3", "--quiet", "--replay"]
+    (tmp_path / "tuesday").mkdir()
+    other = tmp_path / "tuesday" / log.name
+    arrays = dict(np.load(log))
+    np.savez(other, **{**arrays, "action": arrays["action"] / 2})
+    changes = ",".join(f"{step}:{2 + step % 2}" for step in range(40))
+    before = set((run / "adapt").glob("*"))
+    for flags in (
+        [str(log)],
+        [str(other)],
+        [str(log), "--schedule", f"0:6,1:7,2:{changes[-1]}"],
+        [str(log), "--steps", "60", "--schedule", f"{changes},50:4"],
+        [str(log), "--steps", "60", "--schedule", f"{changes},50:5"],
+    ):
+        assert main([*follow, *flags]) == 0
+    made = set((run / "adapt").glob("*")) - before
+    assert len(made) == 5
+    assert main([*follow, str(log)]) == 0
+    assert set((run / "adapt").glob("*")) - before == made
+
+
 def test_a_fit_that_was_stopped_leaves_its_place_free(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
