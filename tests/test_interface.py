@@ -1,5 +1,6 @@
 """The Python interface: the same agents and numbers as the commands, one environment, numpy in and out."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,16 @@ SMALL: dict[str, Any] = {
 }
 FLAGS = "--rounds 1 --steps 25 --episodes 1 --offline.min-steps 60 --offline.epochs 2 --controller.horizon 4"
 COMMAND = ["train", *FLAGS.split(), "--planner.candidates", "12", "--planner.elites", "4"]
+
+
+@pytest.fixture(autouse=True)
+def _own_parts_go_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test registers is not there for the tests of other files."""
+    monkeypatch.setattr(GUIDES, "_parts", dict(GUIDES))
+    families = dict(pd.FAMILIES)
+    yield
+    for name in set(pd.FAMILIES) - set(families):
+        del pd.FAMILIES[name]
 
 
 @pytest.fixture(scope="module")
