@@ -275,7 +275,9 @@ def test_an_observation_that_is_written_over_stays_as_it_was_seen(run: Path) -> 
     agent, buffer = pd.load(run), np.zeros(3, dtype=np.float32)
     for angle in (0.1, 0.2):
         buffer[:] = np.cos(angle), np.sin(angle), 0.3
-        agent.update(buffer, np.zeros(1, dtype=np.float32), buffer)
+        agent.update(buffer, np.zeros(1, dtype=np.float32), buffer.copy())
+    with pytest.raises(UserError, match="the same array"):
+        agent.update(buffer, np.zeros(1), buffer)
     assert_allclose(agent.observed().state[:, 0].numpy(), np.cos([0.1, 0.2]), rtol=1e-6)
 
 
