@@ -159,7 +159,7 @@ def load(
             :meth:`OnlineAgent.save` wrote: then the belief stands where it stood.
         context: the true hidden parameter, which an oracle needs, and a specialist to be chosen by.
         checkpoint: the round whose model is taken; the newest by default.
-        seed: names the random streams of acting and updating; by default 0, and a saved agent continues in its own.
+        seed: names the random streams of acting and updating; by default 0, or where a saved agent's stood.
         family: of the run, where it is an object that only your program has.
         parts: classes of your own that the run names and only your program has, such as ``{"guide": MyGuide}``.
         threads: processor threads.

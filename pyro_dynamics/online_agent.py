@@ -131,9 +131,15 @@ class OnlineAgent:
             next_observation: ``[S]``; at the end of an episode the one that ended it, not the first of the next.
 
         Raises:
-            UserError: if one has another size, or is not finite.
+            UserError: if one has another size, or is not finite, or if both observations are one array.
         """
         task = self.agent.task
+        both = observation, next_observation
+        if all(isinstance(one, np.ndarray) for one in both) and np.shares_memory(*both):
+            raise UserError(
+                "observation and next_observation are the same array: the environment writes over its observations; "
+                "keep a copy of each before the next step"
+            )
         with computing(self.threads):
             state = self._row(observation, task.state_dim, "observation")
             sent = self._row(action, len(self.agent.action_bounds[0]), "action")

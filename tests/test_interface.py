@@ -1,6 +1,7 @@
 """The Python interface: the same agents and numbers as the commands, one environment, numpy in and out."""
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,16 @@ SMALL: dict[str, Any] = {
 }
 FLAGS = "--rounds 1 --steps 25 --episodes 1 --offline.min-steps 60 --offline.epochs 2 --controller.horizon 4"
 COMMAND = ["train", *FLAGS.split(), "--planner.candidates", "12", "--planner.elites", "4"]
+
+
+@pytest.fixture(autouse=True)
+def _own_parts_go_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test registers is not there for the tests of other files."""
+    monkeypatch.setattr(GUIDES, "_parts", dict(GUIDES))
+    families = dict(pd.FAMILIES)
+    yield
+    for name in set(pd.FAMILIES) - set(families):
+        del pd.FAMILIES[name]
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +326,9 @@ def test_an_observation_that_is_written_over_stays_as_it_was_seen(run: Path) -> 
     agent, buffer = pd.load(run), np.zeros(3, dtype=np.float32)
     for angle in (0.1, 0.2):
         buffer[:] = np.cos(angle), np.sin(angle), 0.3
-        agent.update(buffer, np.zeros(1, dtype=np.float32), buffer)
+        agent.update(buffer, np.zeros(1, dtype=np.float32), buffer.copy())
+    with pytest.raises(UserError, match="the same array"):
+        agent.update(buffer, np.zeros(1), buffer)
     assert_allclose(agent.observed().state[:, 0].numpy(), np.cos([0.1, 0.2]), rtol=1e-6)
 
 
