@@ -46,7 +46,7 @@ def test_a_run_of_a_gpu_is_read_without_one(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "config.json").write_text(json.dumps(config | {"device": "cuda"}))
     assert load_run(tmp_path)[1].device == "cpu"
     assert main(["adapt", str(tmp_path), "--context", "5", "--steps", "2", *ON_GPU]) != 0
-    assert "torch finds no CUDA device here" in capsys.readouterr().err
+    assert "torch finds no CUDA device here" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("in_its_place")
