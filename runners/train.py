@@ -77,7 +77,6 @@ def main(arguments: Sequence[str]) -> None:
     flags = parse(arguments)
     set_threads(flags.threads)
     path = flags.resume or flags.out or Path("runs") / default_name(flags.run)
-    print(describe_planning(flags.run.precision, flags.run.device))
     folder = train_run(
         flags.run, path, resume=flags.resume is not None, tracker=flags.tracker, step_limit=flags.step_limit
     )
@@ -122,6 +121,7 @@ def train_run(
         if data:
             require_same(folder, data, family)
             group.load_state_dict(folder.checkpoint())
+        print(describe_planning(config.precision, config.device))
         sizes = config.offline, len(group.agents), config.episodes
         progress = Progress(family.train, config.rounds, config.steps, len(data), *sizes)
         tracked = open_tracker(tracker, folder.path, len(data), to_json(config))

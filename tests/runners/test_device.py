@@ -46,7 +46,7 @@ def test_a_run_of_a_gpu_is_read_without_one(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "config.json").write_text(json.dumps(config | {"device": "cuda"}))
     assert load_run(tmp_path)[1].device == "cpu"
     assert main(["adapt", str(tmp_path), "--context", "5", "--steps", "2", *ON_GPU]) != 0
-    assert "torch finds no CUDA device here" in capsys.readouterr().out
+    assert "torch finds no CUDA device here" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("in_its_place")
@@ -58,7 +58,7 @@ def test_training_and_adaptation_by_copies_repeat_themselves(
     for name in ("one", "two"):
         out = ["--out", str(tmp_path / name)]
         assert main(["train", *TINY, "--planner", planner, *ON_GPU, *out]) == 0
-        assert "planning in bfloat16" in capsys.readouterr().err
+        assert "planning in bfloat16" in capsys.readouterr().out
         metrics.append((tmp_path / name / "metrics.jsonl").read_text())
     assert metrics[0] == metrics[1]
     follow = ["--context", "5", "--steps", "4", "--update", "svi", "--update.compiled", "--update.steps", "3"]
