@@ -200,19 +200,25 @@ def reasons_to_believe(
     return reasons
 
 
-def judge_posterior(posterior: PosteriorQuality | None, predictions: PredictionQuality) -> Verdict:
+def judge_posterior(
+    posterior: PosteriorQuality | None, predictions: PredictionQuality, used_elsewhere: bool = False
+) -> Verdict:
     """Whether a trained posterior can be believed; the most serious finding decides.
 
     Args:
         posterior: None for an agent without one.
         predictions: of held-out episodes.
+        used_elsewhere: whether most environments are predicted best by their own latents: then the network uses them,
+            and one environment that is not has a wrong latent, not a collapsed one.
     """
     intervals = _intervals(predictions)
     if posterior is None:
         return Verdict(Word.NO_POSTERIOR, ["only predictions to judge", intervals])
     if predictions.gap is not None and predictions.gap <= 0:
-        why = f"other environments' latents predict its episodes as well ({-predictions.gap:.2f} nats better)"
-        return Verdict(Word.COLLAPSED, [why])
+        better = f"other environments' latents predict its episodes {-predictions.gap:.2f} nats better than its own"
+        if used_elsewhere:
+            return Verdict(Word.DO_NOT_BELIEVE, [f"{better}, and most other environments are predicted best by theirs"])
+        return Verdict(Word.COLLAPSED, [better])
     found = posterior.importance
     # Weights that are nearly alike leave nothing to condemn, though a few of them may look like a heavy tail.
     alike = found.effective > NEARLY * found.draws and not math.isnan(found.k_hat)

@@ -71,7 +71,10 @@ class Findings:
     def verdicts(self) -> dict[str, Verdict]:
         """Of each environment, by its label."""
         qualities = self.posterior.quality if self.posterior else [None] * len(self.labels)
-        verdicts = map(judge_posterior, qualities, self.held_out.quality)
+        gaps = [one.gap for one in self.held_out.quality if one.gap is not None]
+        used = 2 * sum(gap > 0 for gap in gaps) > len(gaps)
+        pairs = zip(qualities, self.held_out.quality, strict=True)
+        verdicts = [judge_posterior(posterior, predictions, used) for posterior, predictions in pairs]
         return dict(zip(self.labels, verdicts, strict=True))
 
     @property

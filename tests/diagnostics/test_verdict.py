@@ -76,6 +76,7 @@ def test_each_fault_has_its_words() -> None:
     wide = judge_posterior(quality(gaussian(), gaussian(sd=3.0)), WELL)
     assert wide.word == "believe, but over-dispersed"
     assert judge_posterior(right, replace(WELL, gap=-0.1)).word == "collapsed"
+    assert judge_posterior(right, replace(WELL, gap=-0.1), used_elsewhere=True).word == "do not believe"
     assert judge_posterior(right, replace(WELL, gap=None)).word == "believe"
     assert judge_posterior(right, replace(WELL, coverage=0.6)).word == "believe the latent only"
     assert judge_posterior(None, WELL).word == "no posterior"
