@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -52,12 +53,15 @@ class Ensemble(nn.Module):
         config: members, widths and regularisation.
 
     Attributes:
+        noise_factor: of the predicted standard deviations, ``[T]``: 1 while the networks are trained, and then what
+            makes their intervals right on episodes that they were not trained on (see :meth:`.Agent.calibrate`).
         planning_dtype: in which :meth:`for_planning` runs the layers; what comes in and goes out is as it was.
         accelerator: where plans and updates are computed, by copies, if not on the processor.
     """
 
     input_mean: Tensor
     input_scale: Tensor
+    noise_factor: Tensor
 
     def __init__(self, input_dim: int, latent_dim: int, output_dim: int, config: EnsembleConfig) -> None:
         super().__init__()
@@ -77,6 +81,7 @@ class Ensemble(nn.Module):
         self.min_log_variance = nn.Parameter(torch.full((output_dim,), -10.0))
         self.register_buffer("input_mean", torch.zeros(input_dim))
         self.register_buffer("input_scale", torch.ones(input_dim))
+        self.register_buffer("noise_factor", torch.ones(output_dim))
 
     def forward(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of the targets.
@@ -141,15 +146,16 @@ class Ensemble(nn.Module):
             value, slopes = rows[:, : x.shape[1]] + bias, rows[:, x.shape[1] :].unflatten(1, slopes.shape[1:3])
         location, log_variance = _unstacked(value, inputs.shape).chunk(2, dim=-1)
         of_location, of_log_variance = _unstacked(slopes.transpose(1, 2), inputs.shape).chunk(2, dim=-1)
-        scale = self._variance(log_variance).sqrt()
+        variance = self._variance(log_variance)
+        scale = variance.sqrt()
         bend = torch.sigmoid(self.max_log_variance - log_variance)
-        of_scale = (self._variance(log_variance) - self.min_log_variance.exp()) * bend / (2 * scale)
-        return location, scale, of_location, of_scale[..., None, :] * of_log_variance
+        of_scale = self.noise_factor * (variance - self.min_log_variance.exp()) * bend / (2 * scale)
+        return location, self.noise_factor * scale, of_location, of_scale[..., None, :] * of_log_variance
 
     def _location_and_scale(self, x: Tensor, shape: torch.Size) -> tuple[Tensor, Tensor]:
         """Of outputs ``[M, R, 2 T]`` for inputs of this shape."""
         location, log_variance = _unstacked(x, shape).chunk(2, dim=-1)
-        return location, self._variance(log_variance).sqrt()
+        return location, self.noise_factor * self._variance(log_variance).sqrt()
 
     def _normalised(self, inputs: Tensor) -> Tensor:
         return (inputs - self.input_mean) * self.input_scale.reciprocal()
@@ -188,17 +194,29 @@ class Ensemble(nn.Module):
         """The weights in the order of the fused pass, copied anew when one has changed."""
         # They are compared because torch does not count all changes: not those of its fused Adam.
         weights, biases, dtype = list(self.weights), list(self.biases), self.planning_dtype
-        rest = (self.input_mean, self.input_scale, self.min_log_variance, self.max_log_variance)
+        # The log-variance goes up by as much as its bounds and its last bias do together.
+        shift = 2 * self.noise_factor.log()
+        biases[-1] = biases[-1] + torch.cat([torch.zeros_like(shift), shift])
+        rest = (self.input_mean, self.input_scale, self.min_log_variance + shift, self.max_log_variance + shift)
         if self._fused is None or not self._fused.is_of(dtype, [*weights, *biases, *rest]):
             self._fused = FusedEnsemble(dtype, weights, biases, *rest)
         return self._fused
 
     @torch.no_grad()
     def fit_normaliser(self, inputs: Tensor) -> None:
-        """Take mean and standard deviation from all data ``[N, F + A]``; a constant dimension gets scale 1."""
+        """Take mean and standard deviation from all data ``[N, F + A]``; a constant dimension gets scale 1.
+
+        With it a training begins, whose noise is the networks' own.
+        """
+        self.noise_factor.fill_(1.0)
         scale, mean = torch.std_mean(inputs, dim=0, correction=0)
         self.input_mean.copy_(mean)
         self.input_scale.copy_(torch.where(scale < 1e-12, torch.ones_like(scale), scale))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Networks from before there was a factor have none."""
+        state_dict.setdefault(f"{prefix}noise_factor", torch.ones_like(self.noise_factor))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def weight_decays(self) -> dict[nn.Parameter, float]:
         """PETS's decay of each layer's weights, as Adam takes it: the gradient of factor / 2 times their square sum.

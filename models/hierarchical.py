@@ -1,7 +1,7 @@
 """The hierarchical model of Eq. 1: one latent for each environment, one network ensemble for all."""
 
 import copy
-from typing import Self
+from typing import Any, Self
 
 import pyro
 import torch
@@ -27,6 +27,8 @@ class HierarchicalModel(nn.Module):
     """
 
     origin: Tensor
+    population_mean: Tensor
+    population_scale_tril: Tensor
 
     def __init__(self, likelihood: Likelihood, environments: int, latent_dim: int) -> None:
         super().__init__()
@@ -34,11 +36,37 @@ class HierarchicalModel(nn.Module):
         self.environments = environments
         self.latent_dim = latent_dim
         self.register_buffer("origin", torch.zeros(environments, latent_dim), persistent=False)
+        self.register_buffer("population_mean", torch.zeros(latent_dim))
+        self.register_buffer("population_scale_tril", torch.eye(latent_dim))
 
     def prior(self) -> Distribution:
         """p(e_k) = N(0, I): batch shape ``[K]``, event shape ``[d]``."""
         prior: Distribution = distributions.Normal(self.origin, torch.ones_like(self.origin)).to_event(1)
         return prior
+
+    def population(self) -> Distribution:
+        """p(e_k) of environments that were not trained on, by those that were: :meth:`prior` until one is learned."""
+        if not self.has_population:
+            return self.prior()
+        mean = self.population_mean.expand(self.environments, -1)
+        tril = self.population_scale_tril
+        if (tril == tril.diagonal().diag()).all():
+            independent: Distribution = distributions.Normal(mean, tril.diagonal().expand_as(mean)).to_event(1)
+            return independent
+        return distributions.MultivariateNormal(mean, scale_tril=tril.expand(self.environments, -1, -1))
+
+    @torch.no_grad()
+    def set_population(self, moments: tuple[Tensor, Tensor] | None) -> None:
+        """Let :meth:`population` have this mean ``[d]`` and covariance ``[d, d]``, or be :meth:`prior` again."""
+        mean, covariance = moments or (torch.zeros(self.latent_dim), torch.eye(self.latent_dim))
+        self.population_mean.copy_(mean)
+        self.population_scale_tril.copy_(torch.linalg.cholesky(covariance))
+
+    @property
+    def has_population(self) -> bool:
+        """Whether :meth:`population` was learned."""
+        tril = self.population_scale_tril
+        return bool(self.population_mean.any()) or not torch.equal(tril, torch.eye(len(tril)).to(tril))
 
     def observation(self, inputs: Tensor, latent: Tensor) -> Distribution:
         """p(delta | s, a, e) of each row by itself (Eq. 1): the one place that says the likelihood.
@@ -93,6 +121,12 @@ class HierarchicalModel(nn.Module):
                 f"for: write it by the size of self.origin, or write {name}.for_environments too"
             )
         return other
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Models from before there was a population have none."""
+        for name in ("population_mean", "population_scale_tril"):
+            state_dict.setdefault(prefix + name, getattr(self, name).clone())
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @property
     def has_default_observation(self) -> bool:

@@ -19,7 +19,10 @@ from pyro_dynamics.inference import (
     SVIUpdate,
     SVIUpdateConfig,
 )
+from pyro_dynamics.inference.beliefs.member_mixture import weighted_sample
 from pyro_dynamics.inference.guide_check import check_guide, check_posterior
+from pyro_dynamics.inference.learned_prior import learn_population
+from pyro_dynamics.inference.noise_calibration import calibrate_noise
 from pyro_dynamics.inference.user_model import begin_at_prior, check_model, over_environments
 from pyro_dynamics.observation import dynamics_of, location_and_scale, marginal_cdf, observation
 from pyro_dynamics.seeding import drawing_from
@@ -107,8 +110,14 @@ class Agent:
         inputs = self.task.inputs(data.state, data.action)
         targets = self.task.targets(data.state, data.next_state)
         elbo = self.offline.train(inputs, targets, data.environment, generator, on_epoch)
+        learn_population(self.model, self.guide)
         self.belief.set_prior()
         return elbo
+
+    def calibrate(self, data: Transitions, generator: torch.Generator) -> bool:
+        """Make the predicted noise right on transitions that were not trained on; False where that is not possible."""
+        inputs, targets = self.task.inputs(data.state, data.action), self.task.targets(data.state, data.next_state)
+        return calibrate_noise(self.model, self.guide.frozen(), inputs, targets, data.environment, generator)
 
     def set_context(self, contexts: Sequence[Any]) -> None:
         """The true contexts of the K environments, which an oracle takes over; other agents ignore them."""
@@ -118,7 +127,7 @@ class Agent:
 
     def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
         """Planned actions ``[B, A]`` for states ``[B, S]`` of environments ``[B]``."""
-        return self.controller.act(state, self.posterior(), environment, generator)
+        return self.controller.act(state, self.belief.ahead(), environment, generator)
 
     def observe(
         self, state: Tensor, action: Tensor, next_state: Tensor, environment: Tensor, generator: torch.Generator
@@ -140,10 +149,10 @@ class Agent:
         samples: int = 64,
     ) -> Tensor:
         """log p(s' | s, a) under the belief as it is now, in nats, ``[B]``: a mean over draws of e and members."""
-        with drawing_from(generator):
-            latents = self.posterior().sample((samples,))[:, environment]
+        latents, log_weight = self.latents_ahead(samples, environment, generator)
         log_likelihood = self.log_likelihood(state, action, next_state, latents)
-        return log_likelihood.logsumexp(dim=(0, 1)) - math.log(samples * self.model.likelihood.members)
+        mixed: Tensor = (log_likelihood + log_weight).logsumexp(dim=(0, 1))
+        return mixed - math.log(log_likelihood.shape[1])
 
     @torch.no_grad()
     def predictive_pit(
@@ -164,10 +173,27 @@ class Agent:
         Raises:
             UserError: if the likelihood has no CDF.
         """
-        with drawing_from(generator):
-            latents = self.posterior().sample((samples,))[:, environment]
+        latents, log_weight = self.latents_ahead(samples, environment, generator)
         predicted = self.observation(state, action, latents)
-        return marginal_cdf(predicted, self.task.targets(state, next_state), factor).mean(dim=(0, 1))
+        cdf = marginal_cdf(predicted, self.task.targets(state, next_state), factor)
+        return (cdf * log_weight.exp()[..., None]).sum(0).mean(0)
+
+    def latents_ahead(self, samples: int, environment: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draws of the belief about the coming step for each member, of its own belief where it has one.
+
+        Args:
+            samples: about how many.
+            environment: of each row, ``[B]``.
+            generator: source of the draws.
+
+        Returns:
+            Latents ``[n, M, B, d]`` and their log-weights ``[n, M, B]``; M is 1 where all members share them.
+        """
+        with drawing_from(generator):
+            latents, log_weight = weighted_sample(self.belief.ahead(), samples)
+        if self.belief.members == 1:
+            latents, log_weight = latents.unsqueeze(1), log_weight.unsqueeze(1)
+        return latents[:, :, environment], log_weight[:, :, environment]
 
     def log_likelihood(self, state: Tensor, action: Tensor, next_state: Tensor, latents: Tensor) -> Tensor:
         """log p(s' | s, a, e) of every member, in nats.
@@ -176,7 +202,7 @@ class Agent:
             state: ``[B, S]``.
             action: ``[B, A]``.
             next_state: ``[B, S]``.
-            latents: ``[n, B, d]``.
+            latents: ``[n, B, d]``, or ``[n, M, B, d]`` where each member has its own.
 
         Returns:
             ``[n, M, B]``.
@@ -188,10 +214,14 @@ class Agent:
         return location_and_scale(self.observation(state, action, latents))
 
     def observation(self, state: Tensor, action: Tensor, latents: Tensor) -> Distribution:
-        """p(delta | s, a, e) by every member, for latents ``[n, B, d]``: batch shape ``[n, M, B]``, event ``[T]``."""
+        """p(delta | s, a, e) by every member, for latents ``[n, B, d]``: batch shape ``[n, M, B]``, event ``[T]``.
+
+        The latents may be ``[n, M, B, d]`` too, those of each member.
+        """
         rows = (len(latents), self.model.likelihood.members, len(state))
         inputs = self.task.inputs(state, action).expand(*rows, -1)
-        return observation(self.model, inputs, latents.unsqueeze(1).expand(*rows, -1))
+        latents = latents.unsqueeze(1) if latents.dim() == 3 else latents
+        return observation(self.model, inputs, latents.expand(*rows, -1))
 
     def for_environments(self, environments: int) -> "Agent":
         """An agent with the same dynamics model (shared), and fresh beliefs about other environments.

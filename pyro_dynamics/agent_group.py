@@ -41,6 +41,17 @@ class AgentGroup:
             if len(own):  # a specialist's environment may have broken before its first step
                 agent.train(own, generator, on_epoch)
 
+    def forget_population(self) -> None:
+        """Let beliefs about new environments begin at the models' own prior, not at what was learned."""
+        for agent in self.agents:
+            if hasattr(agent.model, "set_population"):
+                agent.model.set_population(None)
+
+    def calibrate(self, data: Transitions, generator: torch.Generator) -> None:
+        """Each agent makes its predicted noise right on episodes of its own environments that it was not trained on."""
+        for agent, share in zip(self.agents, self.shares, strict=True):
+            agent.calibrate(data.of(share), generator)
+
     def set_context(self, contexts: Sequence[Any]) -> None:
         """The true context of every environment in order, which oracles take over; other agents ignore them."""
         for agent, share in zip(self.agents, self.shares, strict=True):

@@ -20,8 +20,7 @@ DECODED = 4000
 class Decoded:
     """The hidden parameters that a belief stands for, by a linear probe on the environments that were trained on.
 
-    The interval is the belief's own. That the probe is a straight line through a few trained environments, and that
-    beliefs about environments never seen are overconfident (see the documents' page on diagnostics), is not in it.
+    The probe is a straight line through a few trained environments: what it leaves over of them widens the interval.
 
     Attributes:
         names: of the P hidden parameters.
@@ -114,7 +113,7 @@ class OnlineBelief:
         if not 0 < level < 1:
             raise UserError(f"level must lie between 0 and 1, not {level}")
         probe = ContextProbe(self._trained_means, self._family.train)
-        drawn = probe.predict(self._drawn(DECODED, derive_generator(0, "decode"))).reshape(DECODED, -1)
+        drawn = probe.draws(self._drawn(DECODED, derive_generator(0, "decode"))).reshape(DECODED, -1)
         low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
         mean = np.atleast_1d(probe.predict(self.mean))
         return Decoded(self._family.parameters, self._family.units, mean, drawn.std(0), low, high, level)

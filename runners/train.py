@@ -141,6 +141,7 @@ def train_run(
                 rounds=config.rounds,
                 seed=config.seed,
                 update_while_training=config.update_while_training,
+                calibrate=config.calibrate,
                 on_round=save,
                 progress=progress,
             )

@@ -28,6 +28,7 @@ def train(
     rounds: int,
     seed: int,
     update_while_training: bool,
+    calibrate: bool,
     on_round: Callable[[int, Transitions, list[Row]], None],
     progress: Any,
 ) -> None:
@@ -44,6 +45,7 @@ def train(
         rounds: the last round.
         seed: names the random streams.
         update_while_training: update the beliefs after each step of a training episode too, as Algorithm 1 has it.
+        calibrate: fit the predicted noise to each round's new episodes, for whoever uses the checkpoint.
         on_round: called with each finished round, its transitions and its metrics.
         progress: shown rounds, epochs and steps, see :class:`~pyro_dynamics.rollouts.progress.Progress`.
 
@@ -66,6 +68,8 @@ def train(
             progress.step(m, step)
         if steps:
             episodes = record(steps, environment)
+            if m > 0 and calibrate:  # nobody was trained on them yet
+                group.calibrate(episodes, derive_generator(seed, "round", m, "calibration"))
             on_round(m, episodes, _metrics(group, episodes, contexts, envs.num_envs, m, faults))
             data.append(episodes)
         if len(faults.now) == envs.num_envs:

@@ -16,7 +16,7 @@ from pyro_dynamics.agent import BeliefFactory
 from pyro_dynamics.control import PLANNERS, CEMConfig, Device, ICEMConfig, MPCConfig, Planner, Precision
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.guides import GUIDES, DiagonalConfig, Guide
+from pyro_dynamics.guides import GUIDES, DiagonalConfig, FullRankConfig, Guide
 from pyro_dynamics.inference import (
     BELIEFS,
     UPDATES,
@@ -48,12 +48,19 @@ class OnlineConfig:
     update_config: Annotated[object, tyro.conf.arg(name="update")] = field(default_factory=SVIUpdateConfig)
     temperature: float = 1.0
     """Power of the likelihood online, in (0, 1]; below 1 it makes the belief wider."""
+    belief_per: Literal["member", "ensemble"] = "ensemble"
+    """member: each network of the ensemble infers a latent of its own, with which its particles plan; ensemble: all
+    share one, as in the paper."""
+    prior: Literal["learned", "standard"] = "standard"
+    """Where beliefs about new environments begin. learned: a Gaussian around the latents of those that were trained on
+    (empirical Bayes); standard: N(0, I), as in the paper."""
 
     def factory(self) -> BeliefFactory:
         """Makes such a belief out of a model and its guide."""
         rule = UPDATES.find(self.update)(self.update_config)
         kind = BELIEFS.find(self.belief)
-        return lambda model, guide: kind(model, guide, rule, self.belief_config, self.temperature)
+        of_members = {"per_member": True} if self.belief_per == "member" else {}
+        return lambda model, guide: kind(model, guide, rule, self.belief_config, self.temperature, **of_members)
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,9 @@ class RunConfig:
     """Size d of each environment's latent; only the latent agent has one."""
     update_while_training: bool = False
     """Update the belief after every step of training episodes too (Algorithm 1), not only when adapting."""
+    calibrate: bool = False
+    """Fit a factor of the predicted standard deviation of each target to each round's new episodes, which the networks
+    were not trained on; it is part of the checkpoint, and used in plans, updates and diagnoses."""
     keep_checkpoints: tuple[int, ...] = ()
     """Rounds whose checkpoints are kept, beside the newest."""
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
@@ -271,7 +281,9 @@ def preset_config(family: str, preset: Preset) -> RunConfig:
     return replace(config, family=family, preset=preset)
 
 
-CHANGEPOINT_KALMAN = OnlineConfig("changepoint", ChangepointConfig(), "kalman", KalmanUpdateConfig())
+CHANGEPOINT_KALMAN = OnlineConfig(
+    "changepoint", ChangepointConfig(), "kalman", KalmanUpdateConfig(), belief_per="member", prior="learned"
+)
 """Followed changes about as fast as the oracle-reset baseline, and cost no return without: docs/results/tracking.md."""
 
 
@@ -280,9 +292,12 @@ def _quick(large: bool) -> RunConfig:
     if large:
         return replace(_cpu(large), rounds=3, steps=100)
     return RunConfig(
+        guide="full-rank",
+        guide_config=FullRankConfig(),
         rounds=2,
         steps=200,
         episodes=3,
+        calibrate=True,
         ensemble=EnsembleConfig(members=3, hidden=(64, 64), weight_decay=(1e-5, 1e-5, 1e-5)),
         offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=1000, lr_decay=True),
         online=CHANGEPOINT_KALMAN,
@@ -296,8 +311,11 @@ def _cpu(large: bool) -> RunConfig:
     if not large:
         return replace(_quick(large), rounds=8)
     return RunConfig(
+        guide="full-rank",
+        guide_config=FullRankConfig(),
         rounds=12,
         steps=200,
+        calibrate=True,
         ensemble=EnsembleConfig(hidden=(128, 128, 128), weight_decay=(2.5e-5, 5e-5, 7.5e-5, 1e-4)),
         offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=2000, lr_decay=True),
         online=CHANGEPOINT_KALMAN,

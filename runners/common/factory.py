@@ -97,6 +97,8 @@ def load_run(
     state = folder.checkpoint(checkpoint)
     group = build_group(config, family, action_space(family, config.steps))
     group.load_state_dict(state)
+    if online.prior == "standard":
+        group.forget_population()
     return folder, config, family, group
 
 

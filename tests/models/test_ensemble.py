@@ -52,6 +52,7 @@ def test_its_linearisation_has_its_values_and_slopes(hidden: tuple[int, ...], sa
     net = Ensemble(4, 2, 3, EnsembleConfig(3, hidden, (1e-5,) * (len(hidden) + 1))).double()
     for parameter in net.parameters():
         torch.nn.init.normal_(parameter)  # so that every bias and bound matters
+    net.noise_factor.copy_(torch.tensor([0.2, 1.0, 3.0]))
     inputs, latent = (torch.randn(*samples, 3, 5, size, dtype=torch.float64) for size in (4, 2))
     location, scale, of_location, of_scale = net.linearised(inputs, latent)
     for found, expected in zip((location, scale), net(inputs, latent), strict=True):

@@ -115,7 +115,14 @@ def change_bounds(net: Ensemble) -> None:
     net.load_state_dict({**net.state_dict(), "max_log_variance": torch.full((18,), -3.0)})
 
 
-@pytest.mark.parametrize("change", [change_in_training, change_by_hand, change_statistics, change_bounds])
+def change_noise(net: Ensemble) -> None:
+    net.noise_factor.copy_(torch.linspace(0.1, 4.0, 18))
+
+
+CHANGES = [change_in_training, change_by_hand, change_statistics, change_bounds, change_noise]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_the_networks_is_followed(dtype: torch.dtype, change: Any) -> None:
     net = ensemble(dtype)
     x, e = rows(net, 20)

@@ -131,7 +131,7 @@ def make_agent(
 ) -> Agent:
     """An agent over the linear network, its beliefs at the model's prior."""
     rule = update or SVIUpdate(SVIUpdateConfig(10))
-    settings = ChangepointConfig(hypotheses=3, spacing=1, patience=1) if belief == "changepoint" else None
+    settings = ChangepointConfig(hypotheses=3, spacing=1, patience=1, recalled=0) if belief == "changepoint" else None
     return Agent(
         kind(linear(), 1, 1),
         guide(1, 1),

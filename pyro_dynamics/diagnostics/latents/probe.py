@@ -29,10 +29,36 @@ class ContextProbe:
         centre, level = self._means.mean(0), self._contexts.mean(0)
         self.direction, *_ = np.linalg.lstsq(self._means - centre, self._contexts - level)
         self.offset = level - centre @ self.direction
+        # What a straight line through K points leaves over, and how far from them it is used.
+        count, d = self._means.shape
+        left = columns(self._contexts - self.predict(self._means))
+        free = count - d - 1
+        self._residual = np.sqrt(np.square(left).sum(0) / free) if free > 0 else np.zeros(left.shape[1])
+        self._centre, self._precision = centre, np.linalg.pinv((self._means - centre).T @ (self._means - centre))
 
     def predict(self, means: np.ndarray) -> np.ndarray:
         """The context that latent means ``[..., d]`` stand for, ``[...]`` or ``[..., P]``, in the context's unit."""
         return self.offset + means @ self.direction
+
+    def error(self, means: np.ndarray) -> np.ndarray:
+        """Standard error of :meth:`predict` at latents ``[..., d]`` that are known exactly: ``[...]`` or ``[..., P]``.
+
+        That of a linear regression's prediction: the latents of contexts lie on a curve, and the probe is straight. It
+        is 0 where there are too few environments, d + 1 or less, to see any of that.
+        """
+        away = means - self._centre
+        leverage = 1 / len(self._means) + np.einsum("...i,ij,...j->...", away, self._precision, away)
+        errors: np.ndarray = np.sqrt(1 + leverage)[..., None] * self._residual
+        return errors if self._contexts.ndim > 1 else errors[..., 0]
+
+    def draws(self, latents: np.ndarray, seed: int = 0) -> np.ndarray:
+        """Draws of the context, ``[n, ...]`` or ``[n, ..., P]``, from draws of the latent ``[n, ..., d]``.
+
+        The probe's own error is in them: one for each draw, and the same for the same seed.
+        """
+        noise = np.random.default_rng(seed).standard_normal((len(latents), *np.shape(self._contexts)[1:]))
+        shape = (len(latents), *[1] * (latents.ndim - 2), *noise.shape[1:])
+        return self.predict(latents) + self.error(latents) * noise.reshape(shape)
 
     def spread(self, scales: np.ndarray) -> np.ndarray:
         """The standard deviation of :meth:`predict` where the latent has standard deviations ``[..., d]``."""

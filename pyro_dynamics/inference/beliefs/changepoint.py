@@ -11,10 +11,16 @@ from torch.types import _size
 
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief, clone_state
+from pyro_dynamics.inference.beliefs.recall import Recall
 from pyro_dynamics.inference.divergence import is_sound
-from pyro_dynamics.inference.log_joint import log_joint, whole_batch
+from pyro_dynamics.inference.log_joint import log_joint
 from pyro_dynamics.inference.user_model import over_environments
 from pyro_dynamics.seeding import drawing_from
+
+NEW_RUN_DRAWS = 4
+"""To so many draws of the belief there is one of p_0, where draws are weighted."""
+RETURNS = 0.5
+"""Of the changes, once a context is known: the share that returns to one of them."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +32,23 @@ class ChangepointConfig:
         hypotheses: how many runs are carried, each with a posterior of its own.
         spacing: steps between two moments at which a new run may begin.
         patience: steps for which a young run is kept, whatever its probability: it needs some to prove itself.
+        recalled: how many contexts that were left are remembered, so that a return is recognised; 0 for none.
+        most_nats: by which one transition can speak against a run: an outlier, which no run explains, says less.
     """
 
     hazard: float = 0.002
     hypotheses: int = 8
     spacing: int = 4
     patience: int = 20
+    recalled: int = 2
+    most_nats: float = 2.0
 
     def __post_init__(self) -> None:
         require_positive(self, "hypotheses", "spacing")
+        if not self.most_nats > 0:  # infinite for no bound
+            raise UserError(f"most-nats must be positive, not {self.most_nats}")
+        if self.recalled < 0:
+            raise UserError(f"recalled must be 0 (none) or more, not {self.recalled}")
         if not 0 < self.hazard < 1:
             raise UserError(f"hazard must lie in (0, 1), not {self.hazard}")
         if self.hypotheses < self.patience // self.spacing + 2:
@@ -60,36 +74,45 @@ class ChangepointBelief(Belief):
 
     def set_prior(self) -> None:
         super().set_prior()
-        count, environments = self.config.hypotheses, self.guide.environments
-        self.many = self.guide.for_environments(environments * count)
-        everyone = torch.arange(environments)
-        self.many.assign(everyone * count, self.guide, everyone)
-        self.log_weight = torch.full((environments, count), -math.inf)
+        beliefs, places = self.guide.environments, self.config.recalled
+        self.runs = self.config.hypotheses + places
+        self.many = self.guide.for_environments(beliefs * self.runs)
+        everyone = torch.arange(beliefs)
+        self.many.assign(everyone * self.runs, self.guide, everyone)
+        self.log_weight = torch.full((beliefs, self.runs), -math.inf)
         self.log_weight[:, 0] = 0.0
-        self.run_length = torch.zeros(environments, count, dtype=torch.long)
-        self.steps = torch.zeros(environments, dtype=torch.long)
-        self._changed = torch.zeros(environments, dtype=torch.bool)
+        self.run_length = torch.zeros(beliefs, self.runs, dtype=torch.long)
+        self.steps = torch.zeros(beliefs, dtype=torch.long)
+        self._changed = torch.zeros(beliefs, dtype=torch.bool)
+        self.recall = Recall(self.guide, places, self.runs) if places else None
 
     @property
     def changed(self) -> Tensor:
         """Where a younger run took the place of a settled one as the most probable, with the last update."""
-        return self._changed
+        return self._changed[:: self.members]
 
     def _length(self) -> Tensor:
         """The length of the most probable run, ``[K]``."""
         return self.run_length.gather(1, self.log_weight.argmax(1, keepdim=True)).squeeze(1)
 
-    def posterior(self) -> Distribution:
+    def joint(self) -> Distribution:
         return HypothesisMixture(self.log_weight, self.many.frozen())
+
+    def ahead(self) -> Distribution:
+        """With the hazard: at p_0, where the coming step begins a new run (Adams and MacKay 2007)."""
+        return self.over_members(WithNewRun(self.joint(), self.base, self.config.hazard))
 
     def snapshot(self) -> dict[str, Any]:
         held = {name: getattr(self, name).clone() for name in ("log_weight", "run_length", "steps", "_changed")}
-        return {"many": clone_state(self.many), **held}
+        recall = {} if self.recall is None else {"recall": self.recall.state_dict()}
+        return {"many": clone_state(self.many), **held, **recall}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.many.load_state_dict(state["many"])
         for name in ("log_weight", "run_length", "steps", "_changed"):
             setattr(self, name, state[name])
+        if self.recall is not None:
+            self.recall.load_state_dict(state["recall"])
 
     def is_sound(self) -> bool:
         return is_sound(self.many) and not bool(self.log_weight.isnan().any())
@@ -97,16 +120,8 @@ class ChangepointBelief(Belief):
     def absorb(
         self, inputs: Tensor, targets: Tensor, environment: Tensor, seen: Tensor, generator: torch.Generator
     ) -> None:
-        count = self.config.hypotheses
         self._begin_runs(seen)
-        rows = (environment[:, None] * count + torch.arange(count)).flatten()
-        batch = whole_batch(
-            inputs.repeat_interleave(count, 0),
-            targets.repeat_interleave(count, 0),
-            rows,
-            self.model.likelihood.members,
-            self.temperature,
-        )
+        batch = self.batch(inputs, targets, environment, self.runs)
         prior = self.many.frozen()
         model = over_environments(self.model, self.many.environments)  # now: whoever owns it may have changed it
         self.update_rule.fit(model, self.many, prior, batch, generator)
@@ -115,29 +130,116 @@ class ChangepointBelief(Belief):
             evidence = torch.stack(
                 [log_joint(model, prior, batch, draw) - posterior.log_prob(draw) for draw in posterior.sample((8,))]
             ).mean(0)
+        # A change is the environment's: its members share the weights, by the mean of what each finds.
+        shared = evidence.view(-1, self.members, self.runs).mean(1).repeat_interleave(self.members, 0)
+        present = shared.masked_fill(self.log_weight.isneginf(), -math.inf)
+        shared = shared.clamp(min=present.amax(1, keepdim=True) - self.config.most_nats)
         before = self._length()
-        weight = self.log_weight + torch.where(seen[:, None], evidence.view_as(self.log_weight), 0.0)
+        weight = self.log_weight + torch.where(seen[:, None], shared, 0.0)
         self.log_weight = weight.log_softmax(1)
         self._changed = seen & (before >= self.config.patience) & (self._length() < before)
         self.run_length += seen[:, None].long()
         self.steps += seen.long()
+        if self.recall is not None and self._changed.any():
+            index = self._changed.nonzero().squeeze(1)
+            self.recall.remember(index, self._best()[index])
+
+    def _best(self) -> Tensor:
+        """The most probable run, ``[K]``."""
+        return self.log_weight.argmax(1)
 
     def _begin_runs(self, seen: Tensor) -> None:
-        """Put a new run in the place of the least probable one, in environments whose turn it is."""
+        """Begin runs at p_0, and where the environment was before, in environments whose turn it is."""
         due = seen & (self.steps > 0) & (self.steps % self.config.spacing == 0)
-        if not due.any():
+        index = due.nonzero().squeeze(1)
+        if not len(index):
             return
+        change = 1 - (1 - self.config.hazard) ** self.config.spacing  # at one of the steps since the last moment
+        self._settle_recalled(index)
+        best, slot = self._best()[index], self._least_probable()[index]
+        self.log_weight[index] += math.log1p(-change)
+        known = 0 if self.recall is None else self.recall.known[index].sum(1)
+        share = torch.as_tensor(known).clamp(max=1) * RETURNS
+        self.log_weight[index, slot] = math.log(change) + torch.log1p(-share)
+        self.run_length[index, slot] = 0
+        if self.recall is not None:
+            self.recall.begin(index, slot, self.many, best)
+            self._recall_runs(index, best, math.log(change * RETURNS) - self.recall.known[index].sum(1).log())
+        self.many.assign(index * self.runs + slot, self.guide, index)
+
+    def _least_probable(self) -> Tensor:
+        """The slot that a new run may take, ``[K]``."""
         settled = self.run_length >= self.config.patience
         # An empty place first; else the least probable settled run, but never the most probable of all.
         order = self.log_weight.masked_fill(~settled & self.log_weight.isfinite(), math.inf)
-        order[torch.arange(len(order)), self.log_weight.argmax(1)] = math.inf
-        slot = order.argmin(1)
-        change = 1 - (1 - self.config.hazard) ** self.config.spacing  # at one of the steps since the last moment
-        index = due.nonzero().squeeze(1)
-        self.log_weight[index] += math.log1p(-change)
-        self.log_weight[index, slot[index]] = math.log(change)
-        self.run_length[index, slot[index]] = 0
-        self.many.assign(index * self.config.hypotheses + slot[index], self.guide, index)
+        order[torch.arange(len(order)), self._best()] = math.inf
+        return order[:, : self.config.hypotheses].argmin(1)
+
+    def _settle_recalled(self, index: Tensor) -> None:
+        """A recalled run that is the most probable becomes one like the others: its slot is for the next return."""
+        index = index[self._best()[index] >= self.config.hypotheses]
+        if self.recall is None or not len(index):
+            return
+        old, new = self._best()[index], self._least_probable()[index]
+        self.many.assign(index * self.runs + new, self.many, index * self.runs + old)
+        self.recall.move(index, old, new)
+        for tensor in (self.log_weight, self.run_length):
+            tensor[index, new] = tensor[index, old]
+        self.log_weight[index, old] = -math.inf
+
+    def _recall_runs(self, index: Tensor, best: Tensor, fresh: Tensor) -> None:
+        """Begin a run at each known context, with log-weight ``fresh`` ``[n]``, unless one is there that has more."""
+        assert self.recall is not None
+        for place in range(self.recall.places):
+            slot = self.config.hypotheses + place
+            begins = self.recall.known[index, place] & ~(self.log_weight[index, slot] > fresh)
+            rows, where = index[begins], torch.full((int(begins.sum()),), slot)
+            self.log_weight[rows, slot] = fresh[begins]
+            self.run_length[rows, slot] = 0
+            self.recall.begin(rows, where, self.many, best[begins], place)
+            self.many.assign(rows * self.runs + slot, self.recall.memory, rows * self.recall.places + place)
+
+
+class WithNewRun(Distribution):
+    """(1 - h) q + h p_0: what is believed of the coming step, at which a run may begin.
+
+    Args:
+        posterior: q, batch shape ``[K]``.
+        base: p_0, of the same shape.
+        hazard: h.
+    """
+
+    arg_constraints = {}  # noqa: RUF012  # torch's own convention
+
+    def __init__(self, posterior: Distribution, base: Distribution, hazard: float) -> None:
+        super().__init__(posterior.batch_shape, posterior.event_shape, validate_args=False)
+        self.posterior, self.base, self.hazard = posterior, base, hazard
+
+    def sample(self, sample_shape: _size = ()) -> Tensor:
+        shape = torch.Size(sample_shape)
+        begins = torch.rand(*shape, *self.batch_shape, 1) < self.hazard
+        return torch.where(begins, self.base.sample(shape), self.posterior.sample(shape))
+
+    def weighted_sample(self, draws: int) -> tuple[Tensor, Tensor]:
+        """Draws of both parts ``[n, K, d]`` and their log-weights ``[n, K]``: p_0 is rarely drawn, and may explain all."""
+        few = -(-draws // NEW_RUN_DRAWS)
+        latents = torch.cat([self.posterior.sample((draws,)), self.base.sample((few,))])
+        weight = torch.tensor([(1 - self.hazard) / draws] * draws + [self.hazard / few] * few).log()
+        return latents, weight[:, None].expand(latents.shape[:-1])
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        stays = self.posterior.log_prob(value) + math.log1p(-self.hazard)
+        return torch.logaddexp(stays, self.base.log_prob(value) + math.log(self.hazard))
+
+    @property
+    def mean(self) -> Tensor:
+        return (1 - self.hazard) * self.posterior.mean + self.hazard * self.base.mean
+
+    @property
+    def variance(self) -> Tensor:
+        parts = ((1 - self.hazard, self.posterior), (self.hazard, self.base))
+        second = sum(share * (part.variance + part.mean.square()) for share, part in parts)
+        return second - self.mean.square()
 
 
 class HypothesisMixture(Distribution):

@@ -1,5 +1,6 @@
 """What is believed about the environments, and how a new transition changes it."""
 
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -8,10 +9,12 @@ from torch.distributions import Distribution
 
 from pyro_dynamics.contracts import DynamicsModel, Module, Settings, VariationalGuide
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.inference.beliefs.member_mixture import MemberMixture
 from pyro_dynamics.inference.compiled.fx_graph import warn_once
 from pyro_dynamics.inference.divergence import Diverged, is_sound, reporting_divergence
 from pyro_dynamics.inference.guide_check import check_posterior
 from pyro_dynamics.inference.log_joint import whole_batch
+from pyro_dynamics.inference.user_model import over_environments
 from pyro_dynamics.registry import Registry
 from pyro_dynamics.transitions import Minibatch
 
@@ -34,7 +37,11 @@ class Update(Protocol):
 class Belief:
     """What is believed about K environments, with theta fixed, and how a transition changes it (Eq. 3 and Eq. 5).
 
-    A kind of belief decides what is remembered: it writes :meth:`prior`, or :meth:`absorb` and :meth:`posterior`.
+    A kind of belief decides what is remembered: it writes :meth:`prior`, or :meth:`absorb` and :meth:`joint`.
+
+    The paper has one latent for all M members of an ensemble. A belief for each member lets every network say which
+    latent explains what was seen in its own terms: their disagreement then shows in the belief, as an equal mixture
+    over members. To model and guide they are M K environments, where number k M + m sees member m alone.
 
     Args:
         model: a Pyro model ``model(batch, prior)`` over K environments with a module ``likelihood``.
@@ -43,6 +50,7 @@ class Belief:
         config: the belief's own settings.
         temperature: power of the likelihood in (0, 1]; below 1 it makes up for transitions that are correlated, and
             for an overconfident network.
+        per_member: whether each member of the ensemble has a belief of its own.
     """
 
     Config: ClassVar[type]
@@ -57,17 +65,30 @@ class Belief:
         update_rule: Update,
         config: Settings | None = None,
         temperature: float = 1.0,
+        per_member: bool = False,
     ) -> None:
         if not 0 < temperature <= 1:
             raise UserError(f"temperature must lie in (0, 1], not {temperature}")
         if guide.reads_transitions and not self.leaves_memory_to_the_guide:
             raise UserError(f"{type(guide).__name__} remembers transitions itself: use it with --belief recursive")
-        self.model, self.guide, self.update_rule, self.temperature = model, guide, update_rule, temperature
+        if guide.reads_transitions and per_member:
+            raise UserError(f"{type(guide).__name__} has one memory for all members: use it with --belief-per ensemble")
+        self.update_rule, self.temperature = update_rule, temperature
+        self.environments = guide.environments
+        self.members = model.likelihood.members if per_member and guide.infers else 1
+        """How many beliefs there are about each environment."""
+        self.trained, self.guide, self.model = guide, guide, model
+        if self.members > 1:
+            self.guide = guide.for_environments(self.members * guide.environments)
+            self.model = over_environments(model, self.guide.environments)
         self.config: Settings = config if config is not None else self.Config()
         self.set_prior()
 
     def set_prior(self) -> None:
         """The guide's posterior, as it is now, becomes what is believed before anything was seen."""
+        if self.members > 1:
+            everyone = torch.arange(self.guide.environments)
+            self.guide.assign(everyone, self.trained, everyone // self.members)
         self.base: Distribution = self.guide.frozen()
         self._base_state = clone_state(self.guide)
 
@@ -78,12 +99,24 @@ class Belief:
 
     def posterior(self) -> Distribution:
         """The belief as a constant: batch shape ``[K]``, event shape ``[d]``."""
+        return self.over_members(self.joint())
+
+    def ahead(self) -> Distribution:
+        """The belief about the coming step, which plans and predictions are made with: by then e may have changed."""
+        return self.posterior()
+
+    def joint(self) -> Distribution:
+        """The beliefs of all members: batch shape ``[K]``, or ``[K M]`` where each has its own."""
         return self.guide.frozen()
+
+    def over_members(self, joint: Distribution) -> Distribution:
+        """The equal mixture over members, batch shape ``[K]``."""
+        return MemberMixture(joint, self.members) if self.members > 1 else joint
 
     @property
     def changed(self) -> Tensor:
         """Where the last update found that the environment has changed, booleans ``[K]``: nowhere, by default."""
-        return torch.zeros(self.guide.environments, dtype=torch.bool)
+        return torch.zeros(self.environments, dtype=torch.bool)
 
     def update(self, inputs: Tensor, targets: Tensor, environment: Tensor, generator: torch.Generator) -> None:
         """Bring transitions ``[B]`` into the beliefs, all at once: usually one for each environment.
@@ -115,8 +148,9 @@ class Belief:
 
     def _absorbed(self, inputs: Tensor, targets: Tensor, environment: Tensor, generator: torch.Generator) -> bool:
         """Bring the transitions in, unless that leads to no usable posterior: then nothing is changed."""
-        seen = torch.zeros(self.guide.environments, dtype=torch.bool)
+        seen = torch.zeros(self.environments, dtype=torch.bool)
         seen[environment] = True
+        seen = seen.repeat_interleave(self.members)
         before = self.snapshot()
         try:
             with reporting_divergence("online"):
@@ -143,16 +177,38 @@ class Belief:
     def absorb(
         self, inputs: Tensor, targets: Tensor, environment: Tensor, seen: Tensor, generator: torch.Generator
     ) -> None:
-        """:meth:`update` once it is known to make sense; ``seen`` ``[K]`` are the environments that are named."""
+        """:meth:`update` once it is known to make sense.
+
+        ``seen`` are the environments that are named, ``[K]``, or ``[K M]`` where each member has its own belief.
+        """
         prior = self.prior(self.guide.frozen(), seen)
         check_posterior(self, prior, self.guide.environments, self.guide.latent_dim, "prior")
-        batch = whole_batch(inputs, targets, environment, self.model.likelihood.members, self.temperature)
+        batch = self.batch(inputs, targets, environment)
         self.guide.observe(inputs, targets, environment)
         self.update_rule.fit(self.model, self.guide, prior, batch, generator)
 
     def prior(self, posterior: Distribution, seen: Tensor) -> Distribution:
         """The prior of the next update out of the last posterior; unchanged where nothing is ``seen`` ``[K]``."""
         raise NotImplementedError
+
+    def batch(self, inputs: Tensor, targets: Tensor, environment: Tensor, copies: int = 1) -> Minibatch:
+        """Transitions ``[B, ...]`` of environments ``[B]`` for the guide's own environments.
+
+        Args:
+            inputs: ``[B, F + A]``.
+            targets: ``[B, T]``.
+            environment: ``[B]``.
+            copies: of each belief, all of which see the same: copy h of belief j is number j ``copies`` + h.
+        """
+        row = torch.arange(len(environment)).repeat_interleave(copies)
+        batch = whole_batch(
+            inputs[row], targets[row], environment[row], self.model.likelihood.members, self.temperature
+        )
+        index, total = batch.environment, batch.total
+        if self.members > 1:  # each row counts in full for its own member's belief, not as one of M
+            index, total = index * self.members + torch.arange(self.members)[:, None], total * self.members
+        copy = torch.arange(copies).repeat(len(environment))
+        return replace(batch, environment=index * copies + copy, total=total)
 
 
 def clone_state(module: Module) -> dict[str, Tensor]:

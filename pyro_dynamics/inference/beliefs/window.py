@@ -8,7 +8,6 @@ from torch import Tensor
 
 from pyro_dynamics.errors import require_positive
 from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief
-from pyro_dynamics.inference.log_joint import whole_batch
 
 
 @dataclass(frozen=True)
@@ -54,5 +53,5 @@ class WindowBelief(Belief):
         newer = same.triu(1).sum(1)
         self.rows = tuple(part[newer < self.config.length] for part in rows)  # type: ignore[assignment]
         assert self.rows is not None
-        batch = whole_batch(*self.rows, self.model.likelihood.members, self.temperature)
+        batch = self.batch(*self.rows)
         self.update_rule.fit(self.model, self.guide, self.base, batch, generator)
