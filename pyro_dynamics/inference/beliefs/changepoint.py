@@ -84,7 +84,7 @@ class ChangepointBelief(Belief):
         self.run_length = torch.zeros(beliefs, self.runs, dtype=torch.long)
         self.steps = torch.zeros(beliefs, dtype=torch.long)
         self._changed = torch.zeros(beliefs, dtype=torch.bool)
-        self.recall = Recall(self.guide, places, self.runs) if places else None
+        self.recall = Recall(self.guide, places, self.runs, self.members) if places else None
 
     @property
     def changed(self) -> Tensor:
@@ -140,9 +140,9 @@ class ChangepointBelief(Belief):
         self._changed = seen & (before >= self.config.patience) & (self._length() < before)
         self.run_length += seen[:, None].long()
         self.steps += seen.long()
-        if self.recall is not None and self._changed.any():
-            index = self._changed.nonzero().squeeze(1)
-            self.recall.remember(index, self._best()[index])
+        lasted = (seen & (self._length() == self.config.patience)).nonzero().squeeze(1)
+        if self.recall is not None and len(lasted):
+            self.recall.remember(lasted, self._best()[lasted], self.many)
 
     def _best(self) -> Tensor:
         """The most probable run, ``[K]``."""
@@ -196,7 +196,7 @@ class ChangepointBelief(Belief):
             rows, where = index[begins], torch.full((int(begins.sum()),), slot)
             self.log_weight[rows, slot] = fresh[begins]
             self.run_length[rows, slot] = 0
-            self.recall.begin(rows, where, self.many, best[begins], place)
+            self.recall.begin(rows, where, self.many, best[begins])
             self.many.assign(rows * self.runs + slot, self.recall.memory, rows * self.recall.places + place)
 
 
