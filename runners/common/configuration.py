@@ -44,7 +44,8 @@ class OnlineConfig:
     """What is remembered; recursive is the paper's posterior-as-prior."""
     belief_config: Annotated[object, tyro.conf.arg(name="belief")] = field(default_factory=RecursiveConfig)
     update: Annotated[str, tyro.conf.arg(metavar=UPDATES.choices)] = "svi"
-    """How the guide is fitted: svi is the paper's gradient steps, kalman needs a Gaussian guide and is much faster."""
+    """How the guide is fitted: svi is the paper's gradient steps; natural and kalman need a Gaussian guide and are much
+    faster; natural maximises the ELBO too, and converges, kalman takes the curvature at a mode."""
     update_config: Annotated[object, tyro.conf.arg(name="update")] = field(default_factory=SVIUpdateConfig)
     temperature: float = 1.0
     """Power of the likelihood online, in (0, 1]; below 1 it makes the belief wider."""
@@ -239,7 +240,7 @@ def online_for(guide: str, online: OnlineConfig) -> OnlineConfig:
     family = GUIDES.find(guide)
     if family.reads_transitions:
         return OnlineConfig()
-    if online.update == "kalman" and family.match is Guide.match:  # no Gaussian
+    if online.update in ("kalman", "natural") and family.match is Guide.match:  # no Gaussian
         return replace(online, update="svi", update_config=SVIUpdateConfig())
     return online
 

@@ -18,7 +18,7 @@ from pyro_dynamics.transitions import Minibatch
 
 @runtime_checkable
 class Update(Protocol):
-    """How a guide is fitted to prior times likelihood: gradient steps (Eq. 5), or an extended Kalman update."""
+    """How a guide is fitted to prior times likelihood: gradient steps (Eq. 5), or a step of another kind."""
 
     def fit(
         self,
