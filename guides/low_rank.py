@@ -121,7 +121,7 @@ def _principal_diagonal(covariance: Tensor, rank: int) -> Tensor:
     return (variance * (1 - factor.square().sum(-1)).clamp(min=1e-6)).log()
 
 
-def _nearest_diagonal(precision: Tensor, log_diagonal: Tensor, rank: int, iterations: int = 200) -> Tensor:
+def _nearest_diagonal(precision: Tensor, log_diagonal: Tensor, rank: int, iterations: int = 100) -> Tensor:
     """log S^2 ``[K, d]`` of the nearest Q from a start: Q^-1 and P then have the same diagonal."""
     wanted = precision.diagonal(dim1=-2, dim2=-1)
     for _ in range(iterations):
