@@ -12,7 +12,7 @@ from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.beliefs.contract import UPDATES
 from pyro_dynamics.inference.expected_likelihood import expected_log_likelihood
 from pyro_dynamics.inference.gauss_newton import climb_to_mode
-from pyro_dynamics.inference.gaussians import gaussian_moments
+from pyro_dynamics.inference.gaussians import gaussian_moments, is_gaussian
 from pyro_dynamics.inference.user_model import has_default_forward
 from pyro_dynamics.transitions import Minibatch
 
@@ -160,6 +160,42 @@ def move_to_optimum(
         size = torch.where(better, torch.where(turned, 0.5, 1.0), size / 2)
         best = best.where(better, place)
     guide.match(best.mean, best.root @ best.root.mT)
+
+
+@torch.no_grad()
+def over_dispersion(model: DynamicsModel, guide: VariationalGuide, batch: Minibatch, iterations: int = 20) -> Tensor:
+    """A guide's standard deviations over those of the best of its family, for the same networks and data.
+
+    Args:
+        model: over K environments.
+        guide: a Gaussian one; it stays as it is.
+        batch: all data that it was fitted to, :func:`.whole_batch`.
+        iterations: most steps to the best, from the guide.
+
+    Returns:
+        ``[K, d]``: 1 where the guide is at the optimum of the ELBO, above where it is over-dispersed.
+
+    Raises:
+        UserError: if the guide or the model's prior is no Gaussian.
+    """
+    everyone = torch.arange(guide.environments)
+    best = guide.for_environments(guide.environments)
+    best.assign(everyone, guide, everyone)
+    move_to_optimum(model, best, model.prior(), batch, iterations, to_mode=False)
+    ratio: Tensor = guide.frozen().stddev / best.frozen().stddev
+    return ratio
+
+
+def can_be_polished(model: DynamicsModel, guide: VariationalGuide) -> bool:
+    """Whether :func:`move_to_optimum` knows the model and the guide's family."""
+    if not (guide.infers and guide.has_density and has_default_forward(model) and is_gaussian(model.prior())):
+        return False
+    try:
+        own = guide.for_environments(1)
+        own.match(*gaussian_moments(own.frozen()))
+    except UserError:
+        return False
+    return True
 
 
 def _look(
