@@ -1,4 +1,4 @@
-"""Gauss-Newton steps to a mode of the log-posterior of e: the extended Kalman update, and a start for the natural one."""
+"""Gauss-Newton steps to a mode of the log-posterior of e: the Kalman update, and a start for the natural one."""
 
 from typing import cast
 

@@ -1,7 +1,6 @@
 """The natural-gradient update: a Gaussian guide moves in its natural parameters to the optimum of the ELBO."""
 
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -223,8 +222,7 @@ def _look(
 def _mean_and_root(posterior: Distribution) -> tuple[Tensor, Tensor]:
     """Mean ``[K, d]`` and Cholesky factor ``[K, d, d]`` of a Gaussian's covariance."""
     if isinstance(posterior, Independent) and isinstance(posterior.base_dist, Normal):
-        base = cast(Normal, posterior.base_dist)
-        return base.loc, torch.diag_embed(base.scale)
+        return posterior.base_dist.loc, torch.diag_embed(posterior.base_dist.scale)
     if isinstance(posterior, MultivariateNormal):
         return posterior.loc, posterior.scale_tril
     mean, covariance = gaussian_moments(posterior)

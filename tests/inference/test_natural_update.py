@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ class Line(nn.Module):
 def test_one_informative_transition_is_not_lost(family: type[Guide], generator: torch.Generator) -> None:
     """What a fixed number of gradient steps loses, as its result is the next prior."""
     guide, noise, precision, weighted = family(1, 1).for_environments(1), 0.05, 1.0, 0.0
-    belief = BELIEFS["recursive"](HierarchicalModel(Line(noise), 1, 1), guide, natural)
+    belief = BELIEFS["recursive"](HierarchicalModel(cast(Any, Line(noise)), 1, 1), guide, natural)
     for x in [1.0] + 49 * [0.01]:
         y = 1.5 * x + noise * float(torch.randn((), generator=generator))
         belief.update(torch.tensor([[x]]), torch.tensor([[y]]), torch.tensor([0]), generator)
@@ -113,7 +113,7 @@ class HeavyTails(HierarchicalModel):
         return Independent(StudentT(4.0, location, scale), 1)
 
 
-def bent_data(generator: torch.Generator, environments: int = 1, d: int = 1, rows: int = 12) -> tuple[Bent, Minibatch]:
+def bent_data(generator: torch.Generator, environments: int = 1, d: int = 1, rows: int = 12) -> tuple[Any, Minibatch]:
     likelihood = Bent(torch.randn(d, 4, generator=generator))
     inputs = torch.randn(rows, 3, generator=generator)
     latent = torch.randn(environments, d, generator=generator)[torch.arange(rows) % environments]
@@ -124,8 +124,8 @@ def bent_data(generator: torch.Generator, environments: int = 1, d: int = 1, row
 
 def optimum_by_quadrature(model: HierarchicalModel, batch: Minibatch) -> tuple[float, float, Callable[..., float]]:
     """Mean and sd of the Gaussian of highest ELBO in one dimension, and the negative ELBO: by 40-point quadrature."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
-    nodes, weights = torch.tensor(nodes), torch.tensor(weights / math.sqrt(2 * math.pi))
+    nodes, weights = (torch.tensor(part) for part in np.polynomial.hermite_e.hermegauss(40))
+    weights = weights / math.sqrt(2 * math.pi)
     model = model.double()
     double = Minibatch(batch.inputs.double(), batch.targets.double(), batch.environment, batch.total)
 
@@ -211,8 +211,12 @@ def test_data_that_go_through_the_networks_in_parts_count_the_same(
     monkeypatch.setattr(expected_likelihood, "ROWS_AT_ONCE", 28)  # 7 rows of 4 points each
     for name, value in vars(expected_log_likelihood(model, batch, *where)).items():
         torch.testing.assert_close(value, getattr(whole, name), rtol=1e-4, atol=1e-3)
-    by_point = [log_joint(model, model.prior(), batch, where[0] + s * 0.5 * 2**0.5 * e) - model.prior().log_prob(
-        where[0] + s * 0.5 * 2**0.5 * e) for s in (1, -1) for e in torch.eye(2)]
+    by_point = [
+        log_joint(model, model.prior(), batch, where[0] + s * 0.5 * 2**0.5 * e)
+        - model.prior().log_prob(where[0] + s * 0.5 * 2**0.5 * e)
+        for s in (1, -1)
+        for e in torch.eye(2)
+    ]
     torch.testing.assert_close(whole.value.float(), torch.stack(by_point).mean(0).detach(), rtol=1e-4, atol=1e-3)
     assert all(parameter.requires_grad and parameter.grad is None for parameter in ensemble.parameters())
 
@@ -222,7 +226,7 @@ def test_no_precision_falls_below_the_priors_and_no_elbo_below_the_start(kind: A
     """Even where a target is far out, and the likelihood's curvature of the wrong sign."""
     for seed in range(10):
         generator = torch.Generator().manual_seed(seed)
-        likelihood = Bent(2 * torch.randn(2, 4, generator=generator), bend=3.0)
+        likelihood: Any = Bent(2 * torch.randn(2, 4, generator=generator), bend=3.0)
         inputs, targets = torch.randn(2, 3, generator=generator), 5 * torch.randn(2, 4, generator=generator)
         batch = whole_batch(inputs, targets, torch.arange(2), 1)
         guide, model = FullRankGuide(2, 2).for_environments(2), kind(likelihood, 2, 2)

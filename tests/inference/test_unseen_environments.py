@@ -15,10 +15,12 @@ SHORT: dict[str, Any] = {"svi": {"steps": 2, "samples": 2}}
 
 
 def belief_of(guide: str, update: str, belief: str) -> Belief:
-    family, likelihood = GUIDES[guide], LinearGaussian(INPUTS, D, TARGETS, 0.8, 2, torch.Generator().manual_seed(1))
+    family: Any = GUIDES[guide]
+    kind: Any = UPDATES[update]
+    likelihood = LinearGaussian(INPUTS, D, TARGETS, 0.8, 2, torch.Generator().manual_seed(1))
     extra: dict[str, Any] = {"transition_dim": INPUTS + TARGETS} if family.reads_transitions else {}
     made = family(K, D, family.Config(), **extra).for_environments(K)
-    rule = UPDATES[update](UPDATES[update].Config(**SHORT.get(update, {})))
+    rule = kind(kind.Config(**SHORT.get(update, {})))
     return BELIEFS[belief](HierarchicalModel(likelihood, K, D), made, rule)
 
 
