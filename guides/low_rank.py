@@ -87,9 +87,9 @@ class LowRankGuide(Guide):
         self.factor.copy_(factor)
 
 
-# With Q = S (I + F F^T) S and P the precision to be met, KL(q || N) is (tr P Q - log det Q) / 2 but for constants. For a
-# given S the best F is known: in units of S, the eigenvectors of S P S with the lowest eigenvalues l < 1, of squared
-# length 1 / l - 1. So S alone is searched for. This is factor analysis, of a precision in the place of a covariance.
+# With Q = S (I + F F^T) S and P the precision to be met, KL(q || N) is (tr P Q - log det Q) / 2 but for constants. For
+# a given S the best F is known: the eigenvectors of S P S with the lowest eigenvalues l < 1, of squared length
+# 1 / l - 1. So S alone is searched for. This is factor analysis, of a precision in the place of a covariance.
 
 
 def _lowest(precision: Tensor, log_diagonal: Tensor, rank: int) -> tuple[Tensor, Tensor]:

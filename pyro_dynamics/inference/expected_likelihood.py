@@ -1,10 +1,10 @@
 """The expected log-likelihood under a Gaussian q(e), with its gradient and curvature, from a few antithetic points.
 
 By Bonnet's theorem the gradient of E_q[f] in q's mean is E_q[grad f], and by Price's the gradient in its covariance is
-half of E_q[Hessian f], which Stein's lemma gives out of gradients alone, E_q[eps (L^T grad f)^T] in units of q's Cholesky
-factor L (Lin, Khan and Schmidt 2019, arXiv:1910.13398). The expectations are over the 2 d points mean +- sqrt(d) L_i, and
-exact where f is a polynomial of degree three, as in the cubature Kalman filter (Arasaratnam and Haykin 2009). So no
-second derivative of a network is needed, and any likelihood will do.
+half of E_q[Hessian f], which Stein's lemma gives out of gradients alone: it is E_q[eps (L^T grad f)^T] in units of q's
+Cholesky factor L (Lin, Khan and Schmidt 2019, arXiv:1910.13398). The expectations are over the 2 d points
+mean +- sqrt(d) L_i, and exact where f is a polynomial of degree three, as in the cubature Kalman filter (Arasaratnam
+and Haykin 2009). So no second derivative of a network is needed, and any likelihood will do.
 """
 
 from collections.abc import Iterator
