@@ -85,5 +85,5 @@ def test_a_low_rank_guide_has_the_precisions_of_what_it_cannot_hold() -> None:
     guide.match(torch.zeros(8, 5), covariance)
     ours, theirs = (torch.linalg.inv(c).diagonal(dim1=1, dim2=2) for c in (moments(guide.frozen())[1], covariance))
     apart = (ours / theirs).log().abs()
-    assert apart.median() < 1e-3
+    assert apart.median() < 5e-3
     assert apart.max() < 0.3  # where a diagonal entry of the optimum is 0, which no guide has
