@@ -88,7 +88,7 @@ class Guide(PyroModule):
             UserError: if the family is not Gaussian.
         """
         raise UserError(
-            f"{type(self).__name__} cannot take over a Gaussian, which the extended Kalman update gives: "
+            f"{type(self).__name__} cannot take over a Gaussian, which the Kalman and natural updates give: "
             "choose --update svi, or a Gaussian guide (diagonal, full-rank, low-rank, laplace)"
         )
 

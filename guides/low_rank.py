@@ -70,17 +70,65 @@ class LowRankGuide(Guide):
 
     @torch.no_grad()
     def match(self, mean: Tensor, covariance: Tensor) -> None:
-        # Probabilistic PCA of the correlations (Tipping and Bishop, 1999): the leading eigenvectors, with the mean of
-        # the other eigenvalues as noise in every direction. Then the diagonal is set so that every variance is exact:
-        # what is lost are correlations alone. From rank d - 1 on nothing is lost, as the one other eigenvalue is the
-        # noise. A hair is left between the noise and the eigenvalues, since a column of F that is 0 would stay 0.
-        rank = self.config.rank
-        scale = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
-        correlation = covariance / (scale[..., None] * scale[..., None, :])
-        values, vectors = torch.linalg.eigh(correlation)  # ascending
-        noise = 0.999 * values[..., : max(self.latent_dim - rank, 1)].mean(-1, keepdim=True)
-        factor = vectors[..., -rank:] * (values[..., -rank:] - noise).clamp(min=1e-6).sqrt()[..., None, :]
-        rest = (1 - factor.square().sum(-1)).clamp(min=1e-6).sqrt()
+        if not self.latent_dim:
+            return
+        precision = torch.linalg.inv(covariance)
+        start, other = 2 * self.log_scale, _principal_diagonal(covariance, self.config.rank)
+        # From where it stands, so that what it holds already stays; from afar by way of the principal directions.
+        nearer = _distance(precision, start, self.config.rank) <= _distance(precision, other, self.config.rank) + 1e-6
+        log_diagonal = _nearest_diagonal(precision, torch.where(nearer[:, None], start, other), self.config.rank)
+        values, vectors = _lowest(precision, log_diagonal, self.config.rank)
+        squared = (1 / values - 1)[..., None, :] * vectors.square()
+        # A column of F that is 0 would have no gradient, and stay 0: it gets a hair, at the same variances.
+        factor = vectors * (1 / values - 1).clamp(min=1e-4).sqrt()[..., None, :]
+        shrink = (1 + squared.sum(-1)) / (1 + factor.square().sum(-1))
         self.location.copy_(mean)
-        self.log_scale.copy_((scale * rest).log())
-        self.factor.copy_(factor / rest[..., None])
+        self.log_scale.copy_((log_diagonal + shrink.log()) / 2)
+        self.factor.copy_(factor)
+
+
+# With Q = S (I + F F^T) S and P the precision to be met, KL(q || N) is (tr P Q - log det Q) / 2 but for constants. For
+# a given S the best F is known: the eigenvectors of S P S with the lowest eigenvalues l < 1, of squared length
+# 1 / l - 1. So S alone is searched for. This is factor analysis, of a precision in the place of a covariance.
+
+
+def _lowest(precision: Tensor, log_diagonal: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """The lowest eigenvalues ``[K, r]`` of S P S, none above 1, and their vectors ``[K, d, r]``, for S^2 ``[K, d]``."""
+    scale = (log_diagonal / 2).exp()
+    values, vectors = torch.linalg.eigh(scale[..., None] * precision * scale[..., None, :])
+    return values[..., :rank].clamp(1e-12, 1), vectors[..., :rank]
+
+
+def _distance(precision: Tensor, log_diagonal: Tensor, rank: int) -> Tensor:
+    """2 KL but for a constant, with the best F for each S, ``[K]``."""
+    values, _ = _lowest(precision, log_diagonal, rank)
+    trace = (precision.diagonal(dim1=-2, dim2=-1) * log_diagonal.exp() - log_diagonal).sum(-1)
+    distance: Tensor = trace + (1 - values + values.log()).sum(-1)
+    return distance
+
+
+def _principal_diagonal(covariance: Tensor, rank: int) -> Tensor:
+    """log S^2 ``[K, d]`` by principal components of the correlations (Tipping and Bishop, 1999).
+
+    The mean of the eigenvalues that are left out is the noise in every direction; variances are kept. From rank d - 1
+    on this is exact.
+    """
+    variance = covariance.diagonal(dim1=-2, dim2=-1)
+    correlation = covariance / (variance[..., None] * variance[..., None, :]).sqrt()
+    values, vectors = torch.linalg.eigh(correlation)  # ascending
+    noise = values[..., : max(values.shape[-1] - rank, 1)].mean(-1, keepdim=True)
+    factor = vectors[..., -rank:] * (values[..., -rank:] - noise).clamp(min=0).sqrt()[..., None, :]
+    return (variance * (1 - factor.square().sum(-1)).clamp(min=1e-6)).log()
+
+
+def _nearest_diagonal(precision: Tensor, log_diagonal: Tensor, rank: int, iterations: int = 100) -> Tensor:
+    """log S^2 ``[K, d]`` of the nearest Q from a start: Q^-1 and P then have the same diagonal."""
+    wanted = precision.diagonal(dim1=-2, dim2=-1)
+    for _ in range(iterations):
+        values, vectors = _lowest(precision, log_diagonal, rank)
+        have = 1 - ((1 - values)[..., None, :] * vectors.square()).sum(-1)  # the diagonal of (I + F F^T)^-1
+        change = (have.clamp(min=1e-3) / (wanted * log_diagonal.exp())).log()
+        if change.abs().max() < 1e-5:
+            break
+        log_diagonal = log_diagonal + change / 2  # the whole of it overshoots
+    return log_diagonal

@@ -1,4 +1,4 @@
-"""Inference: offline (Eq. 4), online by one of two updates and several beliefs (Eq. 5), and exact references."""
+"""Inference: offline (Eq. 4), online by one of three updates and several beliefs (Eq. 5), and exact references."""
 
 from pyro_dynamics.inference.beliefs import (
     BELIEFS,
@@ -11,6 +11,7 @@ from pyro_dynamics.inference.beliefs import (
 )
 from pyro_dynamics.inference.kalman_update import KalmanUpdate, KalmanUpdateConfig
 from pyro_dynamics.inference.linear_gaussian import linear_gaussian_posterior
+from pyro_dynamics.inference.natural_update import NaturalUpdate, NaturalUpdateConfig
 from pyro_dynamics.inference.offline import OfflineConfig, OfflineInference
 from pyro_dynamics.inference.svi_update import SVIUpdate, SVIUpdateConfig
 from pyro_dynamics.registry import import_all
@@ -22,6 +23,8 @@ __all__ = [
     "ChangepointConfig",
     "KalmanUpdate",
     "KalmanUpdateConfig",
+    "NaturalUpdate",
+    "NaturalUpdateConfig",
     "OfflineConfig",
     "OfflineInference",
     "RecursiveBelief",

@@ -15,6 +15,8 @@ from pyro_dynamics.inference import (
     Belief,
     KalmanUpdate,
     KalmanUpdateConfig,
+    NaturalUpdate,
+    NaturalUpdateConfig,
     SVIUpdate,
     SVIUpdateConfig,
     linear_gaussian_posterior,
@@ -28,9 +30,16 @@ NOISE, OUTPUTS = 2.0, 3
 EVERYONE = torch.arange(2)
 
 
-def make(name: str, config: Any, likelihood: LinearGaussian, d: int, environments: int = 2, **options: Any) -> Belief:
+def make(
+    name: str,
+    config: Any,
+    likelihood: LinearGaussian,
+    d: int,
+    environments: int = 2,
+    rule: Any = KalmanUpdate(KalmanUpdateConfig(iterations=1)),  # noqa: B008  # it has no state
+    **options: Any,
+) -> Belief:
     guide = FullRankGuide(environments, d).for_environments(environments)
-    rule = KalmanUpdate(KalmanUpdateConfig(iterations=1))
     return BELIEFS[name](HierarchicalModel(likelihood, environments, d), guide, rule, config, **options)
 
 
@@ -140,11 +149,11 @@ def test_changepoint_belief_is_the_exact_mixture_over_run_lengths(generator: tor
     assert float(belief.posterior().variance) == pytest.approx(variance, rel=5e-3)
 
 
-def steps_to_recover(name: str, config: Any, share: float, before: int = 200, limit: int = 300) -> int:
+def steps_to_recover(name: str, config: Any, share: float, before: int = 200, limit: int = 300, **options: Any) -> int:
     """Steps after a switch from 1 to -1 (without noise) until the belief's mean has made that share of the move."""
     generator = torch.Generator().manual_seed(0)
     likelihood = LinearGaussian(2, 1, OUTPUTS, 0.3, 1, generator)  # the data are far more informative than the prior
-    belief = make(name, config, likelihood, 1, environments=1)
+    belief = make(name, config, likelihood, 1, environments=1, **options)
     inputs = torch.zeros(1, 2)
     design = likelihood.design(inputs)
     for step in range(before + limit):
@@ -163,6 +172,8 @@ def test_tracking_law() -> None:
     assert steps_to_recover("power", PowerConfig(0.95), 0.9) == pytest.approx(law, abs=1)
     assert steps_to_recover("window", WindowConfig(20), 0.9) == pytest.approx(18, abs=2)
     assert steps_to_recover("changepoint", ChangepointConfig(), 0.9) <= 25
+    natural = NaturalUpdate(NaturalUpdateConfig())
+    assert steps_to_recover("changepoint", ChangepointConfig(), 0.9, rule=natural) <= 25
     assert steps_to_recover("diffusion", DiffusionConfig(0.2), 0.9) <= 30
 
 

@@ -35,6 +35,8 @@ from pyro_dynamics.inference import (
     ChangepointConfig,
     KalmanUpdate,
     KalmanUpdateConfig,
+    NaturalUpdate,
+    NaturalUpdateConfig,
     OfflineConfig,
     OfflineInference,
     SVIUpdate,
@@ -464,6 +466,24 @@ def test_the_kalman_update_is_exact_or_refused(kind: Any) -> None:
     sd = (weight * (grid[:, None] - mean) ** 2).sum(0).sqrt()
     assert torch.allclose(agent.posterior().mean[:, 0], mean.float(), atol=1e-4)
     assert torch.allclose(agent.posterior().stddev[:, 0], sd.float(), rtol=1e-3)
+
+
+@every_model
+def test_the_natural_update_is_near_the_posterior_or_refused(kind: Any) -> None:
+    """It takes heavy tails, which the Kalman update refuses; where the model is linear and Gaussian it is exact."""
+    agent = make_agent(kind, NaturalUpdate(NaturalUpdateConfig()))
+    if kind in (Counted, Scaled):
+        with pytest.raises(UserError, match="own forward"):
+            agent.observe(*one_each(), torch.Generator())
+        return
+    agent.observe(*one_each(), torch.Generator())
+    grid, joint = posterior_on_a_grid(kind)
+    weight = joint.softmax(0)
+    mean = (weight * grid[:, None]).sum(0)
+    sd = (weight * (grid[:, None] - mean) ** 2).sum(0).sqrt()
+    near, width = (0.2, 0.25) if kind is Student else (1e-3, 1e-3)
+    assert ((agent.posterior().mean[:, 0] - mean.float()) / sd.float()).abs().max() < near
+    assert torch.allclose(agent.posterior().stddev[:, 0], sd.float(), rtol=width)
 
 
 @every_model

@@ -1,6 +1,7 @@
 """A belief that follows changes: Bayesian online change-point detection (Adams and MacKay 2007)."""
 
 import math
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch.distributions import Categorical, Distribution
 from torch.types import _size
 
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief, clone_state
+from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief, clone_state, leaving_alone
 from pyro_dynamics.inference.beliefs.recall import Recall
 from pyro_dynamics.inference.divergence import is_sound
 from pyro_dynamics.inference.log_joint import log_joint
@@ -117,6 +118,9 @@ class ChangepointBelief(Belief):
     def is_sound(self) -> bool:
         return is_sound(self.many) and not bool(self.log_weight.isnan().any())
 
+    def leaving_alone(self, unseen: Tensor) -> AbstractContextManager[None]:
+        return leaving_alone(self.many, unseen.repeat_interleave(self.runs))
+
     def absorb(
         self, inputs: Tensor, targets: Tensor, environment: Tensor, seen: Tensor, generator: torch.Generator
     ) -> None:
@@ -135,8 +139,8 @@ class ChangepointBelief(Belief):
         present = shared.masked_fill(self.log_weight.isneginf(), -math.inf)
         shared = shared.clamp(min=present.amax(1, keepdim=True) - self.config.most_nats)
         before = self._length()
-        weight = self.log_weight + torch.where(seen[:, None], shared, 0.0)
-        self.log_weight = weight.log_softmax(1)
+        weight = (self.log_weight + shared).log_softmax(1)
+        self.log_weight = torch.where(seen[:, None], weight, self.log_weight)
         self._changed = seen & (before >= self.config.patience) & (self._length() < before)
         self.run_length += seen[:, None].long()
         self.steps += seen.long()

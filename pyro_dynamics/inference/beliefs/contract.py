@@ -1,6 +1,8 @@
 """What is believed about the environments, and how a new transition changes it."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -21,7 +23,7 @@ from pyro_dynamics.transitions import Minibatch
 
 @runtime_checkable
 class Update(Protocol):
-    """How a guide is fitted to prior times likelihood: gradient steps (Eq. 5), or an extended Kalman update."""
+    """How a guide is fitted to prior times likelihood: gradient steps (Eq. 5), or a step of another kind."""
 
     def fit(
         self,
@@ -153,7 +155,7 @@ class Belief:
         seen = seen.repeat_interleave(self.members)
         before = self.snapshot()
         try:
-            with reporting_divergence("online"):
+            with reporting_divergence("online"), self.leaving_alone(~seen):
                 self.absorb(inputs, targets, environment, seen, generator)
                 sound = self.is_sound()
         except Diverged:
@@ -161,6 +163,10 @@ class Belief:
         if not sound:
             self.restore(before)
         return sound
+
+    def leaving_alone(self, unseen: Tensor) -> AbstractContextManager[None]:
+        """While transitions come in, these environments ``[K]`` keep their belief bit for bit."""
+        return leaving_alone(self.guide, unseen)
 
     def is_sound(self) -> bool:
         """Whether the belief can be planned with."""
@@ -209,6 +215,30 @@ class Belief:
             index, total = index * self.members + torch.arange(self.members)[:, None], total * self.members
         copy = torch.arange(copies).repeat(len(environment))
         return replace(batch, environment=index * copies + copy, total=total)
+
+
+@contextmanager
+def leaving_alone(guide: VariationalGuide, rows: Tensor) -> Iterator[None]:
+    """What environments ``rows`` ``[K]`` of the guide hold is put back afterwards, bit for bit.
+
+    An update computes all K of them at once, and so those that nothing was seen of too: rounding, and the steps of an
+    optimiser that count the divergence alone, would move them a little each time.
+    """
+    slots = rows.nonzero().squeeze(1)
+    kept = _Kept({name: value[slots].clone() for name, value in guide.own_tensors().items()} if len(slots) else {})
+    yield
+    if len(slots):
+        guide.assign(slots, kept, torch.arange(len(slots)))  # type: ignore[arg-type]  # it is read as a guide is
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Rows of a guide."""
+
+    rows: dict[str, Tensor]
+
+    def own_tensors(self) -> dict[str, Tensor]:
+        return self.rows
 
 
 def clone_state(module: Module) -> dict[str, Tensor]:
