@@ -71,8 +71,8 @@ class Findings:
     def verdicts(self) -> dict[str, Verdict]:
         """Of each environment, by its label."""
         qualities = self.posterior.quality if self.posterior else [None] * len(self.labels)
-        gaps = [one.gap for one in self.held_out.quality if one.gap is not None]
-        used = 2 * sum(gap > 0 for gap in gaps) > len(gaps)
+        uses = [one.uses_latent for one in self.held_out.quality if one.gap is not None]
+        used = 2 * sum(uses) > len(uses)
         pairs = zip(qualities, self.held_out.quality, strict=True)
         verdicts = [judge_posterior(posterior, predictions, used) for posterior, predictions in pairs]
         return dict(zip(self.labels, verdicts, strict=True))
@@ -215,7 +215,7 @@ def _predictions(found: Findings) -> Section:
                 f"{quality.coverage:.0%}",
                 f"{quality.coverage_by_horizon[-1]:.0%}",
                 f"{quality.energy:.3f}",
-                "-" if quality.gap is None else f"{quality.gap:+.2f}",
+                "-" if quality.gap is None else f"{quality.gap:+.3f} +- {quality.gap_error:.3f}",
             ]
         )
     horizon = found.held_out.horizon

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pyro_dynamics.agent_group import AgentGroup
-from pyro_dynamics.diagnostics.stream.stream_diagnosis import SHORT
+from pyro_dynamics.diagnostics.stream.reference import SHORT
 from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.rollouts.adaptation_summary import decoded_words, describe

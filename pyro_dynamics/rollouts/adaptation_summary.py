@@ -10,7 +10,7 @@ from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.diagnostics.prediction.predictive import coverage, pit_histogram
 from pyro_dynamics.diagnostics.stream.checks import RECENT
-from pyro_dynamics.diagnostics.stream.stream_diagnosis import SHORT
+from pyro_dynamics.diagnostics.stream.reference import SHORT
 from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
@@ -31,6 +31,7 @@ def as_row(step: AdaptationStep, k: int = 0) -> dict[str, Any]:
         "pit": step.pit[k].tolist(),
         "mean": step.mean[k].tolist(),
         "sd": step.scale[k].tolist(),
+        "changed": bool(step.changed[k]),
     }
 
 

@@ -71,7 +71,7 @@ def test_each_fault_has_its_words() -> None:
     assert off.word == "do not believe"
     assert "off its posterior" in off.why
     narrow = judge_posterior(quality(gaussian(), gaussian(sd=0.3)), WELL)
-    assert narrow.word == "do not believe"
+    assert narrow.word == "overconfident"
     assert "too narrow" in narrow.why
     wide = judge_posterior(quality(gaussian(), gaussian(sd=3.0)), WELL)
     assert wide.word == "believe, but over-dispersed"
@@ -96,13 +96,30 @@ def test_unit_scale_of_a_constant_column_is_one() -> None:
 
 def test_a_stream_is_judged_at_its_end_and_the_most_serious_cause_gives_the_word() -> None:
     off, narrow = Trouble(60, 99, "k-hat", "off"), Trouble(70, 99, "coverage", "narrow")
-    over = Trouble(10, 40, "outside", "beyond")
+    over, early = Trouble(10, 40, "outside", "beyond"), Trouble(2, 8, "off", "early")
+    off = Trouble(60, 99, "off", "off")
     assert judge_stream(100, [off]).title == "do not believe since step 60"
     assert judge_stream(100, [Trouble(50, 60, "coverage", "first"), off]).since == 50  # one follows the other
     assert judge_stream(100, [narrow]).title == "believe the latent only since step 70"
-    both = judge_stream(100, [over, off, narrow])
-    assert (both.word, both.reasons) == ("do not believe", ["off", "beyond", "narrow"])
-    assert judge_stream(100, [over]).title == "believe again since step 41"
+    both = judge_stream(100, [over, off, narrow, early])
+    assert both.word == "do not believe"
+    assert both.reasons == [
+        *("since step 60: off", "since step 70: narrow"),
+        *("in the past, steps 2 to 8: early", "in the past, steps 10 to 40: beyond"),
+    ]
+    again = judge_stream(100, [over], well=["it was"])
+    assert (again.title, again.reasons) == (
+        "believe again since step 41",
+        ["it was", "in the past, steps 10 to 40: beyond"],
+    )
+    assert judge_stream(100, [], wide="wide").title == "believe, but over-dispersed"
+    for kind, word in (
+        ("narrow", "overconfident"),
+        ("uninformed", "uninformed"),
+        ("stale", "stale"),
+        ("biased", "do not believe"),
+    ):
+        assert judge_stream(100, [Trouble(70, 99, kind, "so")]).word == word
     assert judge_stream(100, [], well=["it was"]) == Verdict(Word.BELIEVE, ["it was"])
 
 
@@ -122,6 +139,8 @@ def test_what_beliefs_alone_show_goes_with_k_hat_into_one_word() -> None:
     collapsed = judge_stream(steps, [off], replace(well, trained_mean=0.01 * apart))
     assert (collapsed.word, len(collapsed.reasons)) == ("collapsed", 1)
     far = judge_stream(steps, [off], replace(well, mean=well.mean + 9))
-    assert (far.word, far.reasons[1:], far.since) == ("out of the trained range", ["off"], 60)
-    worse = np.where(np.arange(steps) < 60, 0.0, -9.0)
-    assert judge_stream(steps, [off], replace(well, log_likelihood=worse)).word == "stale"
+    assert (far.word, far.reasons[1:], far.since) == ("out of the trained range", ["since step 60: off"], 60)
+    unchanged = replace(well, scale=np.ones((steps, 1)))
+    assert judge_stream(steps, [], unchanged).word == "collapsed"
+    informed = Trouble(60, steps - 1, "uninformed", "the data say more")
+    assert judge_stream(steps, [informed], unchanged).word == "uninformed"

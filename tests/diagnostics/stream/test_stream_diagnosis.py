@@ -107,8 +107,12 @@ def test_an_exact_belief_about_what_stays_is_believed() -> None:
     assert max(found.k_hat) < 0.3 < found.threshold == pytest.approx(1 - 1 / math.log10(DRAWS))
     assert np.abs(found.shift).max() < 0.2
     assert (found.verdict.title, found.trouble) == ("believe", [])
-    assert "0.62" in found.verdict.why
-    assert "90%" in found.verdict.why
+    assert "covers 90% of its posterior, of which it has 1.00 to 1.00 times the width (as the exact posterior)" in (
+        found.verdict.why
+    )
+    assert found.missed is not None
+    assert found.missed.share < 0.02
+    assert "a part of the posterior" not in found.verdict.why
 
 
 def test_a_belief_that_is_only_wide_is_not_condemned_and_one_that_is_off_too_is() -> None:
@@ -118,7 +122,8 @@ def test_a_belief_that_is_only_wide_is_not_condemned_and_one_that_is_off_too_is(
     wide, log_q = mean + 8 * (latent - mean), log_q - 2 * math.log(8)
     found = judged(agent, observed, wide, log_q, [1.0] * STEPS, TEMPERATURE)
     assert sum(k_hat > found.threshold for k_hat in found.k_hat) > len(found.k_hat) / 2  # 400 draws are too few
-    assert found.verdict.title == "believe"
+    assert found.verdict.title == "believe, but over-dispersed"
+    assert "the belief is 8" in found.verdict.reasons[0] or "the belief is 7" in found.verdict.reasons[0]
     assert "the belief was only over-dispersed" in found.verdict.why
     off = judged(agent, observed, wide + 16 * deviation, log_q, [1.0] * STEPS, TEMPERATURE)
     assert off.verdict.title.startswith("do not believe since step")
@@ -128,11 +133,11 @@ def test_the_same_belief_is_wrong_from_a_switch_on() -> None:
     switch = 60
     found = diagnosed([-1.0] * switch + [1.0] * (STEPS - switch))
     (trouble,) = found.trouble
-    assert trouble.kind == "k-hat"
+    assert trouble.kind == "off"
     assert switch <= trouble.first <= switch + 20
     assert trouble.last == STEPS - 1
     assert found.verdict.title == f"do not believe since step {trouble.first}"
-    assert f"steps {trouble.first} to {trouble.last}" in found.verdict.why
+    assert found.verdict.reasons[0].startswith(f"since step {trouble.first}: the belief is off the posterior")
     k_hat = dict(zip(found.steps, found.k_hat, strict=True))
     assert max(value for step, value in k_hat.items() if step < switch) < 0.3
     assert min(value for step, value in k_hat.items() if step >= trouble.first) > found.threshold
