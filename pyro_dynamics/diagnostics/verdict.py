@@ -184,42 +184,44 @@ def _trouble_since(troubles: Sequence[Trouble], length: int) -> int | None:
     return since if since < length else None
 
 
-def reasons_to_believe(
-    steps: Sequence[int],
-    judged: Sequence[Importance],
-    missed: Missed | None,
-    running: np.ndarray,
-    compared: Sequence[str],
-    region: float,
-) -> list[str]:
-    """What was looked at along a stream in which nothing was wrong.
+def reasons_to_believe(steps: Sequence[int], judged: Sequence[Importance], missed: Missed | None) -> list[str]:
+    """How a belief in which nothing is wrong stands to its posterior after the last step.
 
     Args:
         steps: the checkpoints.
         judged: the weights at each.
         missed: what lies elsewhere after the last.
+    """
+    if not judged:
+        return []
+    last = judged[-1]
+    return [
+        f"after step {steps[-1]} its 90 % interval covers {last.covered:.0%} of its posterior, of which it has "
+        f"{min(last.spread):.2f} to {max(last.spread):.2f} times the width ({_k_hat(last)})",
+        "a part of the posterior that none of its draws is near would not be seen"
+        if missed is None
+        else f"{missed.share:.0%} of that lies elsewhere, as far as draws of the prior and the trained latents reach",
+    ]
+
+
+def reasons_all_along(
+    steps: Sequence[int], judged: Sequence[Importance], running: np.ndarray, compared: Sequence[str], region: float
+) -> list[str]:
+    """What was looked at along a stream in which nothing ever was wrong.
+
+    Args:
+        steps: the checkpoints.
+        judged: the weights at each.
         running: coverage of each 50 steps.
         compared: the parameters whose truth is known.
         region: probability of the region that the truth was compared with.
     """
     reasons = []
-    if judged:
-        last = judged[-1]
-        reasons.append(
-            f"after step {steps[-1]} its 90 % interval covers {last.covered:.0%} of its posterior, of which it has "
-            f"{min(last.spread):.2f} to {max(last.spread):.2f} times the width ({_k_hat(last)})"
-        )
-        if missed is not None:
-            reasons.append(
-                f"{missed.share:.0%} of that lies elsewhere, as far as draws of the prior and the trained latents reach"
-            )
-        else:
-            reasons.append("a part of the posterior that none of its draws is near would not be seen")
-        if wide := [step for step, one in zip(steps, judged, strict=True) if one.only_wide]:
-            reasons.append(f"at {len(wide)} of {len(judged)} checkpoints the belief was only over-dispersed")
+    if wide := [step for step, one in zip(steps, judged, strict=True) if one.only_wide]:
+        reasons.append(f"at {len(wide)} of {len(judged)} checkpoints the belief was only over-dispersed")
     if len(running):
         stretch = f"any {checks.RECENT} steps (of all, where there are fewer)"
-        reasons.append(f"of {stretch} at least {running.min():.0%} lay in the 90 % intervals")
+        reasons.append(f"of {stretch} at least {running.min():.0%} lay in the network's 90 % intervals")
     if compared:
         reasons.append(f"the true {', '.join(compared)} did not stay outside the belief's {100 * region:.0f} % region")
     return reasons

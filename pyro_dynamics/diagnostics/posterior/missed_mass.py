@@ -166,11 +166,11 @@ def missed_mass(
     # Of a ratio of sums over the same draws, to first order.
     error = float(np.sqrt(np.square(weights * (outside - share)).sum()))
     effective, near = 0.0, ""
-    if share > NEVER and places:
+    if share > NEVER:
         there = weights * outside / share
         effective = float(1 / np.square(there).sum())
         centre = there @ made.draws
-        near = min(places, key=lambda one: float(np.linalg.norm(one.mean - centre))).name
+        near = "" if not places else min(places, key=lambda one: float(np.linalg.norm(one.mean - centre))).name
     return Missed(share, error, effective, near)
 
 

@@ -31,6 +31,8 @@ from pyro_dynamics.diagnostics.stream.reference import (
     known_since,
 )
 from pyro_dynamics.diagnostics.stream.troubles import (
+    REMEMBERED,
+    SINCE_CHANGE,
     Trouble,
     low_coverage,
     not_finite,
@@ -40,7 +42,7 @@ from pyro_dynamics.diagnostics.stream.troubles import (
     uninformed,
     wrong_posterior,
 )
-from pyro_dynamics.diagnostics.verdict import Verdict, judge_stream, reasons_to_believe
+from pyro_dynamics.diagnostics.verdict import Verdict, judge_stream, reasons_all_along, reasons_to_believe
 from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import columns, label
 from pyro_dynamics.errors import UserError
@@ -128,7 +130,8 @@ def diagnose_stream(agent: Agent, evidence: Evidence, every: int = 10) -> Stream
     trouble.sort(key=lambda one: (one.first, one.last))
     judged = against.judged
     parameters = evidence.parameters if compared else ()
-    well = [] if trouble else reasons_to_believe(against.steps, judged, against.missed, running, parameters, REGION)
+    well = reasons_to_believe(against.steps, judged, against.missed)
+    well += [] if trouble else reasons_all_along(against.steps, judged, running, parameters, REGION)
     verdict = judge_stream(length, trouble, evidence.beliefs, latent is not None, well, only_wide(judged))
     if windowed and judged:
         verdict.reasons.append(f"where the context changed all the time, the last {WINDOW} steps were the reference")
@@ -162,18 +165,20 @@ class Against:
         since: the first transition of that posterior at each.
         judged: what the weights say at each.
         missed: the mass where the belief has no draws, after the last.
+        what: that posterior in words.
     """
 
     steps: list[int]
     since: list[int]
     judged: list[Importance]
     missed: Missed | None
+    what: str = SINCE_CHANGE
 
     def trouble(self, beliefs: Stream | None, since: Sequence[int]) -> list[Trouble]:
         """All that is wrong there."""
         if not self.steps:
             return []
-        found = wrong_posterior(self.steps, self.judged, since)
+        found = wrong_posterior(self.steps, self.judged, since, self.what)
         if self.missed is not None and self.missed.counts:
             step = self.steps[-1]
             words = f"after step {step} {self.missed.words}: importance weights of the belief's own draws do not see it"
@@ -209,7 +214,8 @@ def _compare(
     ]
     others, last = _other_places(reference, evidence), steps[-1]
     missed = missed_at(reference, latent[last].astype(float), others, since[last], last, np.random.default_rng(0))
-    return Against(steps, [since[t] for t in steps], judged, missed)
+    what = REMEMBERED if all_unknown(evidence.contexts) else SINCE_CHANGE
+    return Against(steps, [since[t] for t in steps], judged, missed, what)
 
 
 def _other_places(reference: Reference, evidence: Evidence) -> list[Proposal]:

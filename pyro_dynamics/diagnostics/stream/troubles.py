@@ -23,8 +23,10 @@ SURELY_OUTSIDE = 2.58
 """Standard deviations between truth and belief, the probe's error among them, that one in a hundred right ones has."""
 LONG = {"off": 2, "narrow": 2, "k-hat": 3}
 """Checkpoints running at which a fault of the weights must show. What k-hat shows alone is the least certain."""
-REMEMBERED = "the posterior of the steps since the last change"
-"""What a belief is compared with."""
+SINCE_CHANGE = "the posterior of the steps since the last change"
+"""What a belief is compared with where the true contexts are known."""
+REMEMBERED = "the posterior of the steps that it remembers"
+"""What it is compared with where they are not."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,9 @@ class Trouble:
         return f"in the past, steps {self.first} to {self.last}: {self.words}"
 
 
-def wrong_posterior(steps: Sequence[int], judged: Sequence[Importance], since: Sequence[int]) -> list[Trouble]:
+def wrong_posterior(
+    steps: Sequence[int], judged: Sequence[Importance], since: Sequence[int], what: str = SINCE_CHANGE
+) -> list[Trouble]:
     """Stretches over which the belief is off its posterior, or too narrow for it, at two checkpoints running or more.
 
     Where the belief is only over-dispersed it is not wrong, and its draws are too few to say more.
@@ -72,7 +76,7 @@ def wrong_posterior(steps: Sequence[int], judged: Sequence[Importance], since: S
         if len(part) < LONG[kind]:
             continue
         until = steps[end + 1] - 1 if end + 2 < len(steps) else steps[-1]
-        found.append(Trouble(steps[start], until, kind, _words_on_posterior(kind, judged[start : end + 1])))
+        found.append(Trouble(steps[start], until, kind, _words_on_posterior(kind, judged[start : end + 1], what)))
     return found
 
 
@@ -117,7 +121,7 @@ def only_wide(judged: Sequence[Importance]) -> str | None:
     last = judged[-2:]
     if not last or not all(max(one.spread) > WIDE for one in last):
         return None
-    return f"the belief is {max(last[-1].spread):.1f} times as wide as {REMEMBERED}"
+    return f"the belief is {max(last[-1].spread):.1f} times as wide as its posterior"
 
 
 def _change(since: Sequence[int]) -> np.ndarray:
@@ -125,18 +129,19 @@ def _change(since: Sequence[int]) -> np.ndarray:
     return np.cumsum([start == t for t, start in enumerate(since)])
 
 
-def _words_on_posterior(kind: str, part: Sequence[Importance]) -> str:
+def _words_on_posterior(kind: str, part: Sequence[Importance], what: str) -> str:
     worst = float(np.nanmax([one.k_hat for one in part] + [-np.inf]))
     k_hat = f"k-hat up to {worst:.2f}, threshold {part[0].threshold:.2f}"
     if kind == "off":
-        off = max(part, key=lambda one: one.distance)
+        last, off = part[-1], max(part, key=lambda one: one.distance)
         return (
-            f"the belief is off {REMEMBERED} by up to {off.distance:.1f} of its standard deviations or more, and its "
-            f"90 % interval covers {off.covered:.0%} of that ({k_hat})"
+            f"the belief is off {what} by {last.distance:.1f} of its standard deviations or more at the end of these "
+            f"steps, and its 90 % interval covers {last.covered:.0%} of that (at worst {off.distance:.1f} and "
+            f"{off.covered:.0%}; {k_hat})"
         )
     if kind == "narrow":
         narrowest = min(min(one.spread) for one in part)
-        return f"the belief is down to {narrowest:.2f} times as wide as {REMEMBERED} ({k_hat})"
+        return f"the belief is down to {narrowest:.2f} times as wide as {what} ({k_hat})"
     return (
         f"nothing can be read from the importance weights: {REMEMBERED} may lie where the belief has no draws ({k_hat})"
     )
