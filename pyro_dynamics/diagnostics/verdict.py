@@ -13,7 +13,7 @@ import numpy as np
 from pyro_dynamics.diagnostics.diagnosis import PosteriorQuality
 from pyro_dynamics.diagnostics.posterior.importance import Importance
 from pyro_dynamics.diagnostics.posterior.missed_mass import Missed
-from pyro_dynamics.diagnostics.prediction.held_out import PredictionQuality
+from pyro_dynamics.diagnostics.prediction.held_out import CHANCE, PredictionQuality
 from pyro_dynamics.diagnostics.stream import checks
 from pyro_dynamics.diagnostics.stream.checks import Stream
 from pyro_dynamics.diagnostics.stream.troubles import Trouble
@@ -268,11 +268,11 @@ def _unused(predictions: PredictionQuality, used_elsewhere: bool) -> Verdict | N
         return None
     better = (
         f"its own latent predicts its episodes {predictions.gap:+.3g} nats per transition better than other "
-        f"environments' (standard error {predictions.gap_error:.2g})"
+        f"environments' (p = {predictions.gap_p:.2g})"
     )
     if not used_elsewhere:
         return Verdict(Word.COLLAPSED, [f"{better}: no gain that can be distinguished from none"])
-    if predictions.gap < -2 * predictions.gap_error or predictions.gap_error == 0:
+    if predictions.gap <= 0 and predictions.gap_p < CHANCE:
         return Verdict(Word.DO_NOT_BELIEVE, [f"{better}, and most other environments are predicted best by theirs"])
     return None
 

@@ -219,7 +219,7 @@ def _predictions(found: Findings) -> Section:
                 f"{quality.coverage:.0%}",
                 f"{quality.coverage_by_horizon[-1]:.0%}",
                 f"{quality.energy:.3f}",
-                "-" if quality.gap is None else f"{quality.gap:+.3f} +- {quality.gap_error:.3f}",
+                "-" if quality.gap is None else f"{quality.gap:+.3g} (p = {quality.gap_p:.2g})",
             ]
         )
     horizon = found.held_out.horizon

@@ -10,9 +10,10 @@ from torch.distributions import Distribution, Independent, MultivariateNormal, N
 
 from pyro_dynamics.diagnostics.diagnosis import PosteriorQuality
 from pyro_dynamics.diagnostics.posterior.importance import importance
+from pyro_dynamics.diagnostics.posterior.missed_mass import Missed
 from pyro_dynamics.diagnostics.prediction.held_out import PredictionQuality, unit_scale
 from pyro_dynamics.diagnostics.stream.checks import Stream
-from pyro_dynamics.diagnostics.stream.troubles import Trouble
+from pyro_dynamics.diagnostics.stream.troubles import Trouble, wrong_posterior
 from pyro_dynamics.diagnostics.verdict import Verdict, Word, judge_posterior, judge_stream
 
 WELL = PredictionQuality(
@@ -144,3 +145,60 @@ def test_what_beliefs_alone_show_goes_with_k_hat_into_one_word() -> None:
     assert judge_stream(steps, [], unchanged).word == "collapsed"
     informed = Trouble(60, steps - 1, "uninformed", "the data say more")
     assert judge_stream(steps, [informed], unchanged).word == "uninformed"
+
+
+@pytest.mark.parametrize(
+    ("gap", "p", "elsewhere", "word"),
+    [
+        (0.004, 0.4, False, "collapsed"),
+        (0.004, 0.4, True, "believe"),
+        (0.065, 0.01, False, "believe"),
+        (-0.3, 0.01, True, "do not believe"),
+        (-0.3, 0.01, False, "collapsed"),
+    ],
+)
+def test_a_gain_over_permuted_latents_that_may_be_chance_is_none(
+    gap: float, p: float, elsewhere: bool, word: str
+) -> None:
+    predictions = replace(WELL, gap=gap, gap_p=p)
+    assert judge_posterior(quality(gaussian(), gaussian()), predictions, elsewhere).word == word
+
+
+def test_a_guide_of_the_right_width_that_is_off_is_not_believed() -> None:
+    for seed in range(80):
+        off = judge_posterior(quality(gaussian(), shifted(1.5), seed), WELL)
+        assert off.word == "do not believe"
+        assert "its 90 % interval covers" in off.why
+        assert judge_posterior(quality(gaussian(), shifted(0.5), seed), WELL).word == "believe"
+
+
+def shifted(by: float) -> MultivariateNormal:
+    return MultivariateNormal(torch.tensor([by, 0.0]).double(), torch.eye(2).double())
+
+
+def test_a_mode_that_the_guide_misses_has_a_reason_of_its_own() -> None:
+    right = quality(gaussian(), gaussian())
+    missed = judge_posterior(replace(right, missed=Missed(0.35, 0.03, 40.0, "the latent of gravity 4")), WELL)
+    assert missed.word == "do not believe"
+    assert "35% of the posterior lies where the belief has no draws, near the latent of gravity 4" in missed.why
+    little = replace(right, missed=Missed(0.35, 0.15, 40.0, "the latent of gravity 4"))
+    assert judge_posterior(little, WELL).word == "believe"
+
+
+def test_k_hat_alone_condemns_only_where_nothing_can_be_read() -> None:
+    right = quality(gaussian(), gaussian())
+    for k_hat, word in ((0.8, "believe"), (1.2, "do not believe")):
+        tail = replace(right.importance, k_hat=k_hat, effective=400.0, spread=[1.0, 0.95])
+        verdict = judge_posterior(replace(right, importance=tail), WELL)
+        assert verdict.word == word
+        assert f"k-hat {k_hat:.2f} > 0.67: from so few draws that is rough" in verdict.why
+
+
+def test_k_hat_alone_must_last_along_a_stream() -> None:
+    well = quality(gaussian(), gaussian()).importance
+    tail = replace(well, k_hat=1.2, effective=400.0, spread=[1.0, 0.95])
+    steps, since = [9, 19, 29, 39], [0] * 40
+    assert wrong_posterior(steps, [well, well, tail, tail], since) == []
+    (found,) = wrong_posterior(steps, [well, tail, tail, tail], since)
+    assert (found.first, found.last, found.kind) == (19, 39, "k-hat")
+    assert wrong_posterior(steps, [well, replace(tail, k_hat=0.8)] * 2, since) == []

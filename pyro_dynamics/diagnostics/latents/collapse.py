@@ -34,21 +34,23 @@ def collapse_gap(agent: Agent, data: Transitions, samples: int = 8) -> tuple[Ten
 
 
 @torch.no_grad()
-def collapse_gap_error(agent: Agent, data: Transitions, samples: int = 8) -> Tensor | None:
-    """Standard error of the difference that :func:`collapse_gap` gives, ``[K]``; None for one environment or no latent.
+def collapse_gap_p(agent: Agent, data: Transitions, samples: int = 8) -> list[float] | None:
+    """Could the difference that :func:`collapse_gap` gives be chance? A p-value for each of K environments.
 
-    That of a mean over the blocks of each environment's transitions (batch means), as steps of an episode are
-    correlated.
+    Wilcoxon's signed-rank test, two-sided, over the means of blocks of each environment's transitions: steps of an
+    episode are correlated, and a few of them may decide the mean. None for one environment or no latent.
     """
+    from scipy.stats import wilcoxon  # here, as it takes long
+
     right, wrong = _by_transition(agent, data, samples)
     if wrong is None:
         return None
-    errors = []
+    found = []
     for k in range(agent.environments):
-        gap = (right - wrong)[data.environment == k]
+        gap = (right - wrong)[data.environment == k].double()
         blocks = torch.stack([part.mean() for part in gap.tensor_split(min(BLOCKS, len(gap)))])
-        errors.append(blocks.std() / len(blocks) ** 0.5 if len(blocks) > 1 else gap.new_zeros(()))
-    return torch.stack(errors)
+        found.append(float(wilcoxon(blocks.numpy()).pvalue) if bool(blocks.any()) else 1.0)
+    return found
 
 
 def _by_transition(agent: Agent, data: Transitions, samples: int) -> tuple[Tensor, Tensor | None]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.agent_group import AgentGroup
-from pyro_dynamics.diagnostics.latents.collapse import collapse_gap, collapse_gap_error
+from pyro_dynamics.diagnostics.latents.collapse import collapse_gap, collapse_gap_p
 from pyro_dynamics.diagnostics.posterior.datatree import sample_targets
 from pyro_dynamics.diagnostics.prediction.forecast import Forecast, forecast
 from pyro_dynamics.diagnostics.prediction.predictive import coverage
@@ -18,6 +18,8 @@ from pyro_dynamics.transitions import Transitions
 
 DRAWS = 100
 """Draws behind CRPS and energy score, which are unbiased in their number."""
+CHANCE = 0.05
+"""P-value from which on a gain over permuted latents counts as none."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class PredictionQuality:
         crps_by_horizon: mean CRPS over state dimensions, each divided by its standard deviation.
         gap: log-likelihood under the right latent less that under the others', in nats for each transition; None
             where there is no other or no latent. Not surely above 0: the network does not use the latent.
-        gap_error: standard error of that gain, over parts of the episodes.
+        gap_p: p-value of there being such a difference, either way.
     """
 
     transitions: int
@@ -45,12 +47,12 @@ class PredictionQuality:
     coverage_by_horizon: list[float]
     crps_by_horizon: list[float]
     gap: float | None
-    gap_error: float = 0.0
+    gap_p: float = 0.0
 
     @property
     def uses_latent(self) -> bool:
-        """Whether the right latent surely predicts better than the others: by more than two standard errors."""
-        return self.gap is not None and self.gap > 2 * self.gap_error
+        """Whether the right latent predicts better than the others, and not by chance."""
+        return self.gap is not None and self.gap > 0 and self.gap_p < CHANCE
 
 
 @dataclass(frozen=True)
@@ -89,11 +91,11 @@ def predict_held_out(group: AgentGroup, data: Transitions, horizon: int, particl
         many = forecast(agent, own, horizon, particles, generator)
         forecasts.append(many)
         right, wrong = collapse_gap(agent, own)
-        error = collapse_gap_error(agent, own)
+        chance = collapse_gap_p(agent, own)
         for k, environment in enumerate(share):
             quality, pit = _of_environment(agent, own, k, many, generator)
-            if wrong is not None and error is not None:
-                quality = replace(quality, gap=float(right[k] - wrong[k]), gap_error=float(error[k]))
+            if wrong is not None and chance is not None:
+                quality = replace(quality, gap=float(right[k] - wrong[k]), gap_p=chance[k])
             by_environment[environment] = quality, pit
     found = [by_environment[k] for k in sorted(by_environment)]
     return HeldOut([quality for quality, _ in found], [pit for _, pit in found], horizon, forecasts)
