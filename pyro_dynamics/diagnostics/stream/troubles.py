@@ -121,7 +121,10 @@ def only_wide(judged: Sequence[Importance]) -> str | None:
     last = judged[-2:]
     if not last or not all(max(one.spread) > WIDE for one in last):
         return None
-    return f"the belief is {max(last[-1].spread):.1f} times as wide as its posterior"
+    one = last[-1]
+    return (
+        f"the belief is {max(one.spread):.1f} times as wide as its posterior ({one.effective:.0f} of its draws count)"
+    )
 
 
 def _change(since: Sequence[int]) -> np.ndarray:

@@ -144,7 +144,7 @@ def test_a_wide_guide_may_be_off_by_more_and_still_covers() -> None:
 
 
 def test_a_few_draws_of_an_improbable_hypothesis_do_not_make_a_belief_wide() -> None:
-    """2 of 100 draws come from a hypothesis 50 times as wide: by moments all are 7 times as wide, which hides a shift."""
+    """2 of 100 draws come from a hypothesis 50 times as wide: by moments all are 7 times as wide, a shift is lost"""
     rng = np.random.default_rng(0)
     other = rng.uniform(size=2000) < 0.02
     for shift in (0.0, 1.5):
