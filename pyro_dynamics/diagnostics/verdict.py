@@ -131,12 +131,12 @@ def judge_stream(
     wrong = not has_latent or any(one.kind != "coverage" for one in last)
     for one in sorted(last, key=lambda one: one.first):
         word = Word.DO_NOT_BELIEVE if one.kind == "coverage" and wrong else WORDS.get(one.kind, Word.DO_NOT_BELIEVE)
-        found.append((word, one.now))
+        found.append((word, one.lasting(length)))
     if found:
         order = list(reversed(Word))
         found.sort(key=lambda one: order.index(one[0]))
         # That of the word first; then by step, with what is over at the end.
-        first = {one.now: one.first for one in last}
+        first = {one.lasting(length): one.first for one in last}
         reasons = [why for _, why in found]
         rest = sorted(reasons[1:], key=lambda why: first.get(why, length))
         return Verdict(found[0][0], [reasons[0], *rest, *past], since)

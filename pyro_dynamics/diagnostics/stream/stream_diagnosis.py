@@ -181,7 +181,7 @@ class Against:
         found = wrong_posterior(self.steps, self.judged, since, self.what)
         if self.missed is not None and self.missed.counts:
             step = self.steps[-1]
-            words = f"after step {step} {self.missed.words}: importance weights of the belief's own draws do not see it"
+            words = f"{self.missed.words}: importance weights of the belief's own draws do not see it"
             found.append(Trouble(step, step, "elsewhere", words))
         return found if beliefs is None else [*found, *uninformed(self.steps, self.judged, beliefs)]
 

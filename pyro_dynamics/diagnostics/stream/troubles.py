@@ -46,10 +46,11 @@ class Trouble:
     kind: str
     words: str
 
-    @property
-    def now(self) -> str:
-        """In words, of one that lasts."""
-        return f"since step {self.first}: {self.words}"
+    def lasting(self, length: int) -> str:
+        """In words, of one of those that follow one another to the end of so many steps."""
+        if self.last < length - 1:
+            return f"steps {self.first} to {self.last}: {self.words}"
+        return f"{'since' if self.first < self.last else 'after'} step {self.first}: {self.words}"
 
     @property
     def past(self) -> str:
