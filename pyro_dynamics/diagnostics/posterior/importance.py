@@ -181,7 +181,8 @@ def _weighted_quantiles(values: np.ndarray, weights: np.ndarray, levels: Sequenc
 def smoothed_log_weights(log_p: np.ndarray, log_q: np.ndarray) -> tuple[np.ndarray, float]:
     """Pareto smoothed log weights ``[S]`` up to a constant, and k-hat.
 
-    Weights that are all alike have no tail to fit (ArviZ raises there): the guide is exact, and k-hat minus infinity.
+    Weights that are all alike have no tail to fit (ArviZ raises there): the guide is exact, and k-hat minus infinity;
+    where a single one is all there is, k-hat is infinite.
     A weight that is not finite gives NaN: then nothing can be said for the guide.
     """
     ratio = np.asarray(log_p, dtype=float) - np.asarray(log_q, dtype=float)
@@ -192,7 +193,13 @@ def smoothed_log_weights(log_p: np.ndarray, log_q: np.ndarray) -> tuple[np.ndarr
     from arviz_stats.base import array_stats  # here, as it takes long
 
     # ArviZ turns its argument round: it is written for leave-one-out, where the weights are one over a likelihood.
-    log_weights, k_hat = array_stats.psislw(-ratio)
+    with np.errstate(all="ignore"):
+        try:
+            log_weights, k_hat = array_stats.psislw(-ratio)
+        except ValueError:  # the largest weights are all the same: they are bounded
+            return ratio - ratio.max(), -math.inf
+    if math.isnan(k_hat):  # a single draw has all the weight
+        return ratio - ratio.max(), math.inf
     return np.asarray(log_weights), float(k_hat)
 
 

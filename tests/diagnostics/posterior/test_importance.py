@@ -155,3 +155,13 @@ def test_a_few_draws_of_an_improbable_hypothesis_do_not_make_a_belief_wide() -> 
         found = importance(stats.norm.logpdf(e[:, 0], 0, 0.02), log_q, e)
         assert found.spread[0] == pytest.approx(1, abs=0.15)
         assert found.off == (shift > 0)
+
+
+def test_a_single_draw_with_all_the_weight_is_a_tail_without_end_and_a_bounded_top_is_none() -> None:
+    for size in (100.0, 1e4, 1e6):  # nats by which draws differ
+        _, k_hat = smoothed_log_weights(size * np.random.default_rng(0).normal(size=400), np.zeros(400))
+        assert k_hat > 1
+    half = np.where(np.arange(400) < 200, 0.0, -3.0)
+    log_weights, k_hat = smoothed_log_weights(half, np.zeros(400))
+    assert k_hat == -math.inf
+    assert np.array_equal(log_weights, half)
