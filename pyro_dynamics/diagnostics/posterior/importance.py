@@ -18,6 +18,8 @@ import numpy as np
 
 from pyro_dynamics.diagnostics.prediction.predictive import LEVEL
 
+UNDERFLOW = 700.0
+"""Nats below the largest weight, from which on weights are 0 in double precision, and no tail can be fitted to them."""
 ALIKE = 1e-3
 """Nats: log ratios that differ by no more than rounding are those of the exact posterior."""
 WIDTH = 3.2897
@@ -198,7 +200,8 @@ def smoothed_log_weights(log_p: np.ndarray, log_q: np.ndarray) -> tuple[np.ndarr
             log_weights, k_hat = array_stats.psislw(-ratio)
         except ValueError:  # the largest weights are all the same: they are bounded
             return ratio - ratio.max(), -math.inf
-    if math.isnan(k_hat):  # a single draw has all the weight
+    tail = int(min(len(ratio) / 5, 3 * math.sqrt(len(ratio))))  # as many as ArviZ fits
+    if math.isnan(k_hat) or np.sort(ratio)[-tail] < ratio.max() - UNDERFLOW:  # a few draws have all the weight
         return ratio - ratio.max(), math.inf
     return np.asarray(log_weights), float(k_hat)
 
