@@ -61,8 +61,8 @@ class AdaptFlags:
     that were not trained on. With --replay it follows logged steps instead, without acting. The belief begins at the
     prior N(0, I). Prints a line for every tenth of the steps and at every change, and stores the steps as JSON lines,
     the transitions, draws of the belief, a summary and a figure in DIR/adapt/NAME. At the end it reports how many of
-    the targets lay in their 90 % intervals before they were seen, and the verdict that `diagnose` also gives: believe,
-    stale, overconfident, out of the trained range, collapsed, ...
+    the targets lay in the network's own 90 % intervals before they were seen, and the verdict that `diagnose` also
+    gives of the belief: believe, stale, overconfident, out of the trained range, collapsed, ...
 
     Flags that are not given are those of the run: DIR before --help shows them, and --help alone the paper's.
 
@@ -243,7 +243,7 @@ def report_results(
     rewarded = episode.source.get("rewarded", True)
     print(f"\nreturn over {len(rows)} steps: " + (f"{summary['return']:.1f}" if rewarded else "no rewards were logged"))
     print(f"mean one-step log-likelihood: {summary['log_likelihood']:.2f} nats")
-    print(coverage_line(summary["coverage"], len(rows)))
+    print(coverage_line(summary["coverage"], summary["width"], len(rows)))
     print(f"{'update' if flags.replay else 'plan and update'}: {1000 * np.median(seconds):.0f} ms per step (median)")
     for entry in summary["belief"]:
         print(f"after step {entry['step']} ({family.axis}: {label(entry['context'])}): {entry['words']}")

@@ -10,13 +10,19 @@ import numpy as np
 import tyro
 
 from pyro_dynamics.agent import Agent
-from pyro_dynamics.diagnostics.diagnosis import PosteriorQuality, look_at_latents, posterior_quality
+from pyro_dynamics.diagnostics.diagnosis import (
+    PosteriorQuality,
+    look_at_latents,
+    missed_by_guides,
+    posterior_quality,
+)
 from pyro_dynamics.diagnostics.posterior.nuts_check import NutsCheck, compare_with_nuts
 from pyro_dynamics.diagnostics.posterior.simulation_calibration import SBC, simulation_calibration
 from pyro_dynamics.diagnostics.prediction.forecast import traversal
 from pyro_dynamics.diagnostics.prediction.held_out import predict_held_out
 from pyro_dynamics.diagnostics.verdict import MEANINGS, Word
 from pyro_dynamics.environments import Family
+from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import Guide
 from pyro_dynamics.io.files import make_folder, plain, write_json, write_tree
@@ -58,12 +64,12 @@ MOST = {"draws": 20_000, "particles": 20_000, "refits": 100}
 class DiagnoseFlags:
     """Judge whether the posteriors of a run, or the belief of an adaptation, can be believed.
 
-    For a run: compares the guide with the model by importance sampling (Pareto k-hat), leaves transitions out, and
-    predicts the last round's episodes, which the checkpoint was not trained on, one step ahead and many. Prints a
-    verdict for each environment; writes report.html (one file with its figures inside), report.md, diagnostics.json
-    and posterior.nc (for ArviZ) to DIR/diagnose.
+    For a run: compares the guide with the model by importance sampling (shift, width, Pareto k-hat), looks for parts of
+    the posterior that it misses, leaves transitions out, and predicts the last round's episodes, which the checkpoint
+    was not trained on, one step ahead and many. Prints a verdict for each environment; writes report.html (one file
+    with its figures inside), report.md, diagnostics.json and posterior.nc (for ArviZ) to DIR/diagnose.
 
-    For the results of `adapt` (DIR/adapt/NAME): k-hat and coverage along the stream, and when the belief went wrong.
+    For the results of `adapt` (DIR/adapt/NAME): the same along the stream, and when the belief went wrong.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -193,6 +199,11 @@ def weighed(
         quality = posterior_quality(tree)
         if not any(one.importance.only_wide for one in quality):
             break
+    stage("looking for what the posteriors miss")
+    called = ", ".join(family.parameters)
+    names = [f"the latent of {called} {label(context)}" for context in family.train]
+    missed = missed_by_guides(agents[0], trained, tree, names, flags.seed)
+    quality = [replace(one, missed=part) for one, part in zip(quality, missed, strict=True)]
     means = agents[0].posterior().mean.numpy()
     return with_parameters(tree, means, family), quality
 
@@ -319,11 +330,12 @@ def print_verdicts(found: "Findings") -> None:
     rows = [
         [name, one.word, *numbers] for (name, one), numbers in zip(found.verdicts.items(), found.numbers, strict=True)
     ]
-    head = [found.family.axis, "verdict", "k-hat", "sd / posterior's", "predictions in 90 %"]
+    head = [found.family.axis, "verdict", "off (sd)", "width / posterior's", "k-hat", "elsewhere"]
+    head.append("network's 90 % covers")
     print("\n" + text_table(head, rows, words=2) + "\n")
     for word, names in found.by_word.items():
         print(f"{word}: {MEANINGS[word]}")
-        if word not in (Word.BELIEVE, Word.OVER_DISPERSED):
+        if word != Word.BELIEVE:
             print("\n".join(f"  {name}: {found.verdicts[name].why}" for name in names))
 
 

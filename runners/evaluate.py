@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 import tyro
 
@@ -170,17 +171,34 @@ def print_table(
     """Returns and beliefs of every context, whose episodes are given in the order of the sets, and a mean per set."""
     named = [(name, context) for name, contexts in sets.items() for context in contexts]
     width = max(21, len(family.axis) + 2)
+    outside = [[not covers_truth(run["belief"]) for run in runs] for runs in episodes]
     print(f"\n{family.axis:<{width}}{'return':>10}{'log p(s)':>10}  belief at the end")
     returns_of: dict[str, list[float]] = {name: [] for name in sets}
-    for (name, context), runs in zip(named, episodes, strict=True):
+    for (name, context), runs, misses in zip(named, episodes, outside, strict=True):
         if len(sets) > 1 and not returns_of[name]:
             print(f"{name}:")
         mean = {key: sum(run[key] for run in runs) / len(runs) for key in ("return", "log_likelihood")}
-        words = runs[-1]["belief"]["words"]
+        words = runs[-1]["belief"]["words"] + (" *" if misses[-1] else "")
         print(f"{label(context):<{width}}{mean['return']:>10.1f}{mean['log_likelihood']:>10.2f}  {words}")
         returns_of[name].append(mean["return"])
     for name, of_set in returns_of.items():
         print(f"{f'mean ({name})':<{width}}{sum(of_set) / len(of_set):>10.1f}")
+    if count := sum(map(sum, outside)):
+        total = sum(map(len, outside))
+        print(f"* the truth lies outside of the belief's 90 % interval at the end: in {count} of {total} episodes")
+
+
+def covers_truth(belief: Mapping[str, Any]) -> bool:
+    """Whether the true hidden parameters lie in the belief's 90 % intervals; True where that cannot be compared.
+
+    Args:
+        belief: from :func:`~pyro_dynamics.rollouts.adaptation_summary.describe`.
+    """
+    if "decoded_quantiles" not in belief or belief["context"] is None:
+        return True
+    low, _, high = (np.atleast_1d(part) for part in belief["decoded_quantiles"])
+    truth = np.atleast_1d(belief["context"])
+    return bool(((low <= truth) & (truth <= high)).all())
 
 
 if __name__ == "__main__":

@@ -177,10 +177,10 @@ def stored_track(file: Path, settings: dict[str, Any]) -> Track | None:
 
 def read_track(values: dict[str, Any]) -> Track | None:
     """What a file says was measured, None if an older version did; raises ValueError or TypeError if it is none."""
-    if isinstance(values, dict) and "verdicts" not in values:
+    if isinstance(values, dict) and not {"verdicts", "width"} <= set(values):
         return None
     track = structure(values, Track)
-    series = (track.decoded, track.spread, track.reward, track.inside, track.inside_adaptive)
+    series = (track.decoded, track.spread, track.reward, track.inside, track.width)
     if len({(len(rows), len(row)) for rows in series for row in rows}) != 1:
         raise ValueError("its series have different lengths")
     if len(track.verdicts) != len(track.reward) or not all(one["word"] in set(Word) for one in track.verdicts):
@@ -261,8 +261,8 @@ def table_of(summary: dict[str, dict[str, Any]]) -> str:
     """The table as Markdown: medians over seeds of the steps, means of the rest."""
     reset = {name.split()[1]: value for name, value in summary.items() if name.startswith(ORACLE_RESET)}
     head = ["belief", "update", "steps to 90 %: median (each)", "return"]
-    head += ["after the change: difference from oracle reset", "adaptive coverage: before", "after"]
-    head += ["network's own: before", "after", "verdict", "ms per update"]
+    head += ["after the change: difference from oracle reset", "network's own 90 % cover: before", "after"]
+    head += ["width for 90 %: before", "after", "verdict", "ms per update"]
     rows = []
     for name, value in summary.items():
         belief, update = name.split()
@@ -272,8 +272,9 @@ def table_of(summary: dict[str, dict[str, Any]]) -> str:
         lost = ""
         if "return_after" in value and update in reset:
             lost = f"{np.mean(value['return_after']) - np.mean(reset[update]['return_after']):+.1f}"
-        keys = ("inside_adaptive_before", "inside_adaptive_after", "inside_before", "inside_after")
-        shares = ["" if value[key] is None else f"{value[key]:.0%}" for key in keys]
+        shares = ["" if value[key] is None else f"{value[key]:.0%}" for key in ("inside_before", "inside_after")]
+        widths = [value.get(key) for key in ("width_before", "width_after")]  # older rows have none
+        shares += ["" if width is None else f"{width:.2g}" for width in widths]
         steps = "" if recovery is None else f"{'never' if np.isinf(median) else f'{median:.0f}'} ({each})"
         total = f"{np.mean(value['return']):.1f} +- {np.std(value['return']):.1f}"
         last = [words_of(value.get("verdicts", ())), f"{value['update_ms']:.1f}"]  # older rows have no verdicts

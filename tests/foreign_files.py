@@ -76,7 +76,7 @@ def make_samples(home: Path) -> Path:
     results.save_influence("pendulum-gravity", {"horizons": [{"horizon": 1, "influence": 0.3}]})
     with SweepFolder.claimed(home / "sweep") as sweep:
         sweep.note_try("a/b-0", None)
-    series = {name: [[0.5, 0.1]] for name in ("decoded", "spread", "reward", "inside", "inside_adaptive")}
+    series = {name: [[0.5, 0.1]] for name in ("decoded", "spread", "reward", "inside", "width")}
     track = {**series, "update_ms": 1.0, "verdicts": [{"word": "believe", "reasons": [], "since": None}]}
     (home / "track.json").write_text(json.dumps({"settings": TRACK_SETTINGS, "track": track}))
     return home

@@ -7,10 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
+from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
+from pyro_dynamics.diagnostics.posterior.datatree import log_joint_of_environments
 from pyro_dynamics.diagnostics.posterior.importance import Importance, importance
+from pyro_dynamics.diagnostics.posterior.missed_mass import Missed, defensive, missed_mass, proposals
 from pyro_dynamics.environments import Context
+from pyro_dynamics.inference.gaussians import moments
+from pyro_dynamics.seeding import drawing_from
+from pyro_dynamics.transitions import Transitions
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -32,6 +39,7 @@ class PosteriorQuality:
             a mean over the transitions in the tree.
         elpd_se: its standard error, transitions taken as independent.
         unstable: share of those transitions whose own k-hat is above the threshold: LOO cannot be relied upon there.
+        missed: how much of the posterior lies where the guide has no draws; None where that was not looked for.
     """
 
     importance: Importance
@@ -39,6 +47,7 @@ class PosteriorQuality:
     elpd: float
     elpd_se: float
     unstable: float
+    missed: Missed | None = None
 
 
 def posterior_quality(tree: "DataTree", chain: int = 0) -> list[PosteriorQuality]:
@@ -71,6 +80,34 @@ def posterior_quality(tree: "DataTree", chain: int = 0) -> list[PosteriorQuality
             )
         )
     return found
+
+
+def missed_by_guides(
+    agent: Agent, data: Transitions, tree: "DataTree", names: Sequence[str], seed: int
+) -> list[Missed | None]:
+    """How much of each environment's posterior lies where its guide has no draws.
+
+    Args:
+        agent: with the guide over K environments.
+        data: what the posteriors are of.
+        tree: from :func:`~pyro_dynamics.diagnostics.posterior.datatree.to_datatree`, with the guide's draws.
+        names: of the K environments, for people.
+        seed: names the random streams.
+    """
+    rng = np.random.default_rng(seed)
+    own = tree["posterior"]["e"].sel(chain=0).to_numpy().astype(float)  # [S, K, d]
+    with drawing_from(torch.Generator().manual_seed(seed)), torch.no_grad():
+        mean, covariance = moments(agent.model.prior())
+    gaussians = [(draws.mean(0), np.atleast_2d(np.cov(draws.T))) for draws in own.swapaxes(0, 1)]
+    prior = mean[0].double().numpy(), covariance[0].double().numpy()
+    made, places = [], []
+    for k in range(agent.environments):
+        others = [one for j, one in enumerate(gaussians) if j != k]
+        places.append(proposals(prior, others, [name for j, name in enumerate(names) if j != k]))
+        made.append(defensive(own[:, k], places[k], rng))
+    latents = torch.from_numpy(np.stack([one.draws for one in made], 1)).float()
+    log_p = log_joint_of_environments(agent, data, latents).numpy()
+    return [missed_mass(log_p[:, k], one, own[:, k], places[k]) for k, one in enumerate(made)]
 
 
 def _leave_one_out(tree: "DataTree", log_p: object, log_q: object) -> tuple[float, float, float]:

@@ -20,6 +20,9 @@ TOP, BOTTOM = 3.0, -0.5
 """Where k-hat is cut off, and drawn as a triangle: beyond 3 nothing is worse; minus infinity is at the bottom."""
 TROUBLE, WELL = "tab:orange", "tab:blue"
 
+POSTERIOR = {"off", "narrow", "k-hat", "elsewhere", "uninformed", "stale"}
+"""Kinds of trouble that the panel of k-hat shows: what the belief is beside its posterior."""
+
 
 def draw_stream(
     diagnosis: Any,
@@ -76,7 +79,8 @@ def draw_stream(
 
 def _shade(panel: Axes, diagnosis: Any, kind: str) -> None:
     """Steps with any trouble, once however many troubles there are; darker where this panel shows it."""
-    for kinds, alpha in (({"k-hat", "coverage", "outside"}, 0.14), ({kind}, 0.22)):
+    shown = POSTERIOR if kind == "k-hat" else {kind, "biased"} if kind == "coverage" else {kind}
+    for kinds, alpha in (({*POSTERIOR, "coverage", "biased", "outside"}, 0.14), (shown, 0.22)):
         troubled = np.zeros(diagnosis.length + 2, dtype=int)
         for one in diagnosis.trouble:
             if one.kind in kinds:

@@ -71,8 +71,8 @@ class Findings:
     def verdicts(self) -> dict[str, Verdict]:
         """Of each environment, by its label."""
         qualities = self.posterior.quality if self.posterior else [None] * len(self.labels)
-        gaps = [one.gap for one in self.held_out.quality if one.gap is not None]
-        used = 2 * sum(gap > 0 for gap in gaps) > len(gaps)
+        uses = [one.uses_latent for one in self.held_out.quality if one.gap is not None]
+        used = 2 * sum(uses) > len(uses)
         pairs = zip(qualities, self.held_out.quality, strict=True)
         verdicts = [judge_posterior(posterior, predictions, used) for posterior, predictions in pairs]
         return dict(zip(self.labels, verdicts, strict=True))
@@ -86,12 +86,11 @@ class Findings:
 
     @property
     def numbers(self) -> list[list[str]]:
-        """Of each environment k-hat, the guide's sd over its posterior's (the largest), and coverage, as text."""
+        """Of each environment the worst shift and width of the guide, k-hat, what it misses, and coverage, as text."""
         qualities = self.posterior.quality if self.posterior else [None] * len(self.labels)
         return [
             [
-                "-" if quality is None else number(quality.importance.k_hat),
-                "-" if quality is None else f"{max(quality.importance.spread):.1f}",
+                *_of_guide(quality),
                 f"{predicted.coverage:.0%}",
             ]
             for quality, predicted in zip(qualities, self.held_out.quality, strict=True)
@@ -130,21 +129,26 @@ def _guide(found: Findings, posterior: Posterior) -> Section:
                 number(one.k_hat),
                 f"{one.effective:.0f} of {one.draws}",
                 " ".join(f"{shift:+.2f}" for shift in one.shift),
+                f"{one.covered:.0%}",
                 " ".join(f"{spread:.2f}" for spread in one.spread),
+                "-" if quality.missed is None else f"{quality.missed.share:.0%} +- {quality.missed.error:.0%}",
                 f"{quality.divergence:.1f}",
                 f"{quality.elpd:.2f} +- {quality.elpd_se:.2f}",
                 f"{quality.unstable:.0%}",
             ]
         )
-    head = [found.family.axis, "k-hat", "effective draws", "shift of the mean (sd)", "width", "KL to the prior (nats)"]
-    head += ["LOO, nats per transition", "share with Pareto k above the threshold"]
+    head = [found.family.axis, "k-hat", "effective draws", "shift (sd)", "covers", "width", "elsewhere"]
+    head += ["KL to the prior (nats)", "LOO, nats per transition", "share with Pareto k above the threshold"]
     threshold = posterior.quality[0].importance.threshold
     words = [
-        f"Draws of the guide are weighted by the model. Below a k-hat of {threshold:.2f} the weights have a tail that "
-        "can be relied upon, and the weighted draws stand for the posterior; above it the guide misses a part of the "
-        "posterior, and nothing computed from the weights holds. Width is the guide's standard deviation over that of "
-        "the weighted draws, for each latent dimension: above 1 it is over-dispersed, which k-hat does not see. "
-        "LOO is leave-one-out, corrected for the approximate posterior."
+        "Draws of the guide are weighted by the model. Shift is that of the median, in the guide's standard "
+        "deviations, and covers is the posterior probability of the guide's 90 % interval along it. Width is that of "
+        "the guide's 90 % interval over that of the weighted draws, for each latent dimension: above 1 it is "
+        f"over-dispersed. Below a k-hat of {threshold:.2f} the weights have a tail that can be relied upon; above it "
+        "shift and width are rough, and above 1 nothing computed from the weights holds. None of these sees a mode "
+        "that the guide misses: elsewhere is the share of the posterior that lies where the guide has no draws, as far "
+        "as draws of the prior and of the other environments' guides reach. LOO is leave-one-out, corrected for the "
+        "approximate posterior."
     ]
     tables = [Table(head, rows)]
     if posterior.latents.r_hat is not None:
@@ -215,7 +219,7 @@ def _predictions(found: Findings) -> Section:
                 f"{quality.coverage:.0%}",
                 f"{quality.coverage_by_horizon[-1]:.0%}",
                 f"{quality.energy:.3f}",
-                "-" if quality.gap is None else f"{quality.gap:+.2f}",
+                "-" if quality.gap is None else f"{quality.gap:+.3g} (p = {quality.gap_p:.2g})",
             ]
         )
     horizon = found.held_out.horizon
@@ -287,6 +291,16 @@ def _sbc(sbc: SBC) -> Section:
     ]
     figure = Figure("sbc", draw_sbc(sbc), "Ranks of the true latents: their ECDF less the diagonal.")
     return Section("Simulation-based calibration", words, [Table(["latent", "p-value", "shape"], rows)], [figure])
+
+
+def _of_guide(quality: PosteriorQuality | None) -> list[str]:
+    """Shift and width of a guide, the worst of each, k-hat, and what it misses, as text."""
+    if quality is None:
+        return ["-"] * 4
+    found, missed = quality.importance, quality.missed
+    width = max(found.spread, key=lambda spread: abs(np.log(max(spread, 1e-300))))
+    share = "-" if missed is None else f"{missed.share:.0%}"
+    return [f"{found.distance:.2f}", f"{width:.2f}", number(found.k_hat), share]
 
 
 def number(value: Any) -> str:

@@ -19,7 +19,7 @@ def stream_report(
     if diagnosis.steps:
         words.append(
             f"K-hat compares draws of the belief with the posterior of an oracle reset, given {data}. "
-            f"Below {diagnosis.threshold:.2f} the belief covers it."
+            f"Below {diagnosis.threshold:.2f} the weights, which shift and width come from, can be relied upon."
         )
     troubles = [[f"{one.first} to {one.last}", one.kind, one.words] for one in diagnosis.trouble]
     figure = draw_stream(diagnosis, adaptation.contexts, adaptation.latent, family.axes, trained_means, family.train)
@@ -32,12 +32,16 @@ def stream_report(
         )
     ]
     if diagnosis.steps:
+        measures = (diagnosis.k_hat, diagnosis.shift, diagnosis.covered, diagnosis.spread)
         rows = [
-            [str(step), str(since), number(k_hat), " ".join(f"{part:+.2f}" for part in shift)]
-            for step, since, k_hat, shift in zip(
-                diagnosis.steps, diagnosis.since, diagnosis.k_hat, diagnosis.shift, strict=True
+            [
+                *(str(step), str(since), number(k_hat), " ".join(f"{part:+.2f}" for part in shift)),
+                *(f"{covered:.0%}", " ".join(f"{part:.2f}" for part in spread)),
+            ]
+            for step, since, k_hat, shift, covered, spread in zip(
+                diagnosis.steps, diagnosis.since, *measures, strict=True
             )
         ]
-        head = ["step", "data since", "k-hat", "shift of the mean (sd)"]
+        head = ["step", "data since", "k-hat", "shift (sd)", "90 % interval covers", "width / posterior's"]
         sections.append(Section("Checkpoints", (), [Table(head, rows)]))
     return Report(f"{family.name}: a belief along {diagnosis.length} steps", sections)

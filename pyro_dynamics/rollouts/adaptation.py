@@ -31,6 +31,7 @@ class AdaptationStep:
         log_likelihood: of what was observed, under the belief BEFORE it was seen, in nats, ``[K]``.
         pit: the prediction's CDF at what was observed, under the same belief, for each target dimension, ``[K, T]``.
         inside: whether each target lies in its adaptive 90 % interval, ``[K, T]``.
+        factor: of the predicted standard deviations in that interval, ``[K, T]``: the width that covers 90 %.
         mean: of the belief after the update, ``[K, d]``.
         scale: its standard deviation, ``[K, d]``.
         state: before the step, ``[K, S]``.
@@ -50,6 +51,7 @@ class AdaptationStep:
     log_likelihood: Tensor
     pit: Tensor
     inside: Tensor
+    factor: Tensor
     mean: Tensor
     scale: Tensor
     state: Tensor
@@ -168,8 +170,9 @@ class Predictions:
         observed = (step.state, step.action, step.next_state, self.environment)
         log_likelihood = self.group.log_predictive(*observed, state.draws)
         pit = self.group.predictive_pit(*observed, state.measuring, torch.ones_like(intervals.factor))
-        inside = intervals.cover(self.group.predictive_pit(*observed, state.measuring, intervals.factor))
-        self.last = log_likelihood, pit, inside
+        factor = intervals.factor
+        inside = intervals.cover(self.group.predictive_pit(*observed, state.measuring, factor))
+        self.last = log_likelihood, pit, inside, factor
 
     def beside(self, steps: Iterable[Step], belief_draws: int) -> Iterator[AdaptationStep]:
         """Each step with its prediction, and with the beliefs after it."""

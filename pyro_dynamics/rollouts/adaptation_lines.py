@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 
 from pyro_dynamics.agent_group import AgentGroup
-from pyro_dynamics.diagnostics.stream.stream_diagnosis import SHORT
+from pyro_dynamics.diagnostics.stream.reference import SHORT
 from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
-from pyro_dynamics.rollouts.adaptation_summary import decoded_words, describe
+from pyro_dynamics.rollouts.adaptation_summary import decoded_words, describe, mean_width
 
-COVERED = "predictions in 90 %"
-"""Head of the share of what was observed that lay in the 90 % interval of its prediction."""
+COVERED = "network's 90 % covers"
+"""Head of the share of what was observed that lay in the network's own 90 % interval: it hardly knows the belief."""
+WIDTH = "width for 90 %"
+"""Head of the factor on the width of those intervals with which they cover 90 %."""
 LINES = 10
 """Of a run, beside those at changes."""
 
@@ -38,7 +40,7 @@ class SummaryLines:
     @property
     def head(self) -> str:
         """What the columns are."""
-        return f"{'steps':>11} {self.family.axis:>20} {'reward':>8} {COVERED}  belief at the end of these steps"
+        return f"{'steps':>11} {self.family.axis:>20} {'reward':>8} {COVERED} {WIDTH}  belief at the end of these steps"
 
     def add(self, row: dict[str, Any], draws: np.ndarray, changed: bool) -> list[str]:
         """Take a step; returns the lines that it completes.
@@ -67,7 +69,7 @@ class SummaryLines:
         first, last = rows[0]["step"], rows[-1]["step"]
         steps = str(first) if first == last else f"{first} to {last}"
         reward, coverage = (np.mean([row[key] for row in rows]) for key in ("reward", "coverage"))
-        numbers = f"{round(reward, 2) + 0.0:>8.2f} {coverage:>{len(COVERED)}.0%}"
+        numbers = f"{round(reward, 2) + 0.0:>8.2f} {coverage:>{len(COVERED)}.0%} {mean_width(rows):>{len(WIDTH)}.2g}"
         return [f"{steps:>11} {label(rows[-1]['context']):>20} {numbers}  {self._words(rows[-1])}{note}".rstrip()]
 
     def _words(self, row: dict[str, Any]) -> str:

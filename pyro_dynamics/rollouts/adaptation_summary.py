@@ -10,7 +10,7 @@ from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.diagnostics.prediction.predictive import coverage, pit_histogram
 from pyro_dynamics.diagnostics.stream.checks import RECENT
-from pyro_dynamics.diagnostics.stream.stream_diagnosis import SHORT
+from pyro_dynamics.diagnostics.stream.reference import SHORT
 from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
@@ -27,10 +27,11 @@ def as_row(step: AdaptationStep, k: int = 0) -> dict[str, Any]:
         "reward": float(step.reward[k]),
         "log_likelihood": float(step.log_likelihood[k]),
         "coverage": float(coverage(step.pit[k])),
-        "coverage_adaptive": float(step.inside[k].float().mean()),
+        "width": float(step.factor[k].log().mean().exp()),
         "pit": step.pit[k].tolist(),
         "mean": step.mean[k].tolist(),
         "sd": step.scale[k].tolist(),
+        "changed": bool(step.changed[k]),
     }
 
 
@@ -42,7 +43,7 @@ def as_json(context: Any) -> Context | None:
 def summarise(
     rows: Sequence[dict[str, Any]], trained: AgentGroup, family: Family, latent: np.ndarray | None = None
 ) -> dict[str, Any]:
-    """Return, mean log-likelihood, coverage, and the belief at the end of every stretch of constant context.
+    """Return, log-likelihood, coverage and width of intervals, and the belief after every stretch of constant context.
 
     A context that stays for fewer than five steps changes all the time, and does not count as one.
 
@@ -61,16 +62,35 @@ def summarise(
             "all": float(np.mean([row["coverage"] for row in rows])),
             f"last_{RECENT}": float(np.mean([row["coverage"] for row in rows[-RECENT:]])),
         },
+        "width": {"all": mean_width(rows), f"last_{RECENT}": mean_width(rows[-RECENT:])},
         "pit": pit_histogram(torch.tensor([row["pit"] for row in rows])),
         "belief": [describe(rows[i], trained, family, None if latent is None else latent[i]) for i in ends],
     }
 
 
-def coverage_line(shares: dict[str, float], steps: int) -> str:
-    """How many of the targets lay in their 90 % intervals, over a stream of so many steps."""
-    every, recent = shares.values()
+def mean_width(rows: Sequence[dict[str, Any]]) -> float:
+    """The factor on the width of the network's own 90 % intervals with which they cover 90 %: a geometric mean.
+
+    Adaptive intervals come to it by what is observed, whatever the belief is.
+    """
+    return float(np.exp(np.mean([np.log(row["width"]) for row in rows])))
+
+
+def coverage_line(coverage: dict[str, float], width: dict[str, float], steps: int) -> str:
+    """How many of the targets lay in the network's own 90 % intervals, and how wide these should be.
+
+    Args:
+        coverage: over all steps, and over the last 50.
+        width: the factor with which they cover 90 %, over the same.
+        steps: of the stream.
+    """
+    every, recent = coverage.values()
     last = f", {recent:.0%} over the last {RECENT} steps" if steps > RECENT else ""
-    return f"coverage of 90 % intervals: {every:.0%} over all {steps} steps{last}"
+    factor = list(width.values())[-1]
+    return (
+        f"coverage of the network's own 90 % intervals: {every:.0%} over all {steps} steps{last} "
+        f"({factor:.2g} times as wide they would cover 90 %)"
+    )
 
 
 def describe(

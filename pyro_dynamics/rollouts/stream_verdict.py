@@ -3,14 +3,19 @@
 from typing import Any
 
 import numpy as np
+import torch
 
+from pyro_dynamics.agent import Agent
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.stream.checks import Stream
 from pyro_dynamics.diagnostics.stream.evidence import Evidence
 from pyro_dynamics.diagnostics.stream.stream_diagnosis import StreamDiagnosis, diagnose_stream
 from pyro_dynamics.environments import Family
+from pyro_dynamics.inference.gaussians import moments
+from pyro_dynamics.inference.user_model import over_environments
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import Adaptation
+from pyro_dynamics.seeding import drawing_from
 
 
 def judge_adaptation(
@@ -24,7 +29,10 @@ def judge_adaptation(
         family: the run's.
         expected: from :func:`reached`.
     """
+    agent = trained.agents[0]
     means, scales = (part.numpy() for part in trained.beliefs())
+    online = adaptation.summary["online"]
+    name, settings = online.get("belief"), online.get("belief_config") or {}
     evidence = Evidence(
         adaptation.transitions,
         adaptation.contexts,
@@ -32,16 +40,29 @@ def judge_adaptation(
         adaptation.latent,
         adaptation.log_q,
         adaptation.coverage,
-        _beliefs(adaptation.rows, means, scales, expected),
+        _beliefs(adaptation.rows, means, scales, expected, agent),
         means,
         family.train,
         family.parameters,
+        trained_covariances=_covariances(trained),
+        found=np.array([bool(row.get("changed")) for row in adaptation.rows]),
+        window=settings.get("length") if name == "window" else None,
+        forgetting_factor=settings.get("forgetting_factor", 1.0) if name == "power" else 1.0,
+        drifts=name == "diffusion",
     )
-    return diagnose_stream(trained.agents[0], evidence)
+    return diagnose_stream(agent, evidence)
+
+
+def _covariances(trained: AgentGroup) -> np.ndarray | None:
+    """Of the trained environments' posteriors, ``[K, d, d]``; None for agents without a latent."""
+    if len(trained.agents) > 1 or not trained.agents[0].belief_dim:
+        return None
+    with torch.no_grad(), drawing_from(torch.Generator().manual_seed(0)):
+        return np.asarray(moments(trained.agents[0].posterior())[1])
 
 
 def _beliefs(
-    rows: list[dict[str, Any]], means: np.ndarray, scales: np.ndarray, expected: float | None
+    rows: list[dict[str, Any]], means: np.ndarray, scales: np.ndarray, expected: float | None, agent: Agent
 ) -> Stream | None:
     """The beliefs and predictions by step; None for an agent without a latent, or where an older version made them."""
     try:
@@ -51,7 +72,9 @@ def _beliefs(
     mean, scale, log_likelihood, pit = parts
     if not mean.shape[1] or pit.ndim != 2 or mean.shape[1:] != means.shape[1:]:
         return None
-    return Stream(mean, scale, log_likelihood, pit, means, scales, expected)
+    with torch.no_grad():
+        prior = over_environments(agent.model, 1).prior().stddev[0].numpy()
+    return Stream(mean, scale, log_likelihood, pit, means, scales, expected, prior)
 
 
 def reached(folder: RunFolder, checkpoint: int | None) -> float | None:

@@ -38,7 +38,8 @@ class Track:
         spread: its standard deviation, ``[S][T]``.
         reward: ``[S][T]``.
         inside: share of the predicted dimensions inside the network's own central 90 % intervals, ``[S][T]``.
-        inside_adaptive: share inside the intervals whose width follows what is observed, ``[S][T]``.
+        width: the factor on the width of these intervals with which they would cover 90 %, ``[S][T]``: that of adaptive
+            intervals, which cover 90 % by construction, whatever the belief is.
         update_ms: CPU time of one update of all S beliefs, in milliseconds, the mean over the steps.
         verdicts: about each of the S streams at its end, as ``adapt`` and ``diagnose`` would give it.
     """
@@ -47,7 +48,7 @@ class Track:
     spread: list[list[float]]
     reward: list[list[float]]
     inside: list[list[float]]
-    inside_adaptive: list[list[float]]
+    width: list[list[float]]
     update_ms: float
     verdicts: list[dict[str, Any]]
 
@@ -81,7 +82,7 @@ def track(
         "spread": [probe.spread(step.scale.numpy()) for step in steps],
         "reward": [(step.reward * step.alive).numpy() for step in steps],
         "inside": [coverage(step.pit).numpy() for step in steps],
-        "inside_adaptive": [step.inside.float().mean(-1).numpy() for step in steps],
+        "width": [step.factor.log().mean(-1).exp().numpy() for step in steps],
     }
     columns = {name: np.stack(rows, 1).tolist() for name, rows in series.items()}
     seconds = sum(step.update.cpu for step in steps)
@@ -122,7 +123,7 @@ def steps_to_recover(decoded: np.ndarray, change: int, goal: float) -> int | Non
 
 
 def summarise(track: Track, change: int | None, truth: float, reset: Track | None, settle: int) -> dict[str, Any]:
-    """Figures of one track: recovery, return, and coverage before and after the last change.
+    """Figures of one track: recovery, return, and coverage and width of intervals before and after the last change.
 
     Args:
         track: what was observed.
@@ -134,10 +135,11 @@ def summarise(track: Track, change: int | None, truth: float, reset: Track | Non
     reward, decoded = np.array(track.reward), np.array(track.decoded)
     result: dict[str, Any] = {"return": reward.sum(1).tolist(), "update_ms": track.update_ms}
     result["verdicts"] = [one["word"] for one in track.verdicts]
-    for name in ("inside", "inside_adaptive"):
-        inside = np.array(getattr(track, name))
-        result[f"{name}_before"] = float(inside[:, settle:change].mean())
-        result[f"{name}_after"] = None if change is None else float(inside[:, change:].mean())
+    inside, log_width = np.array(track.inside), np.log(track.width)
+    result["inside_before"] = float(inside[:, settle:change].mean())
+    result["inside_after"] = None if change is None else float(inside[:, change:].mean())
+    result["width_before"] = float(np.exp(log_width[:, settle:change].mean()))
+    result["width_after"] = None if change is None else float(np.exp(log_width[:, change:].mean()))
     if change is None:
         return result
     goals = [truth] * len(decoded)

@@ -10,9 +10,10 @@ from torch.distributions import Distribution, Independent, MultivariateNormal, N
 
 from pyro_dynamics.diagnostics.diagnosis import PosteriorQuality
 from pyro_dynamics.diagnostics.posterior.importance import importance
+from pyro_dynamics.diagnostics.posterior.missed_mass import Missed
 from pyro_dynamics.diagnostics.prediction.held_out import PredictionQuality, unit_scale
 from pyro_dynamics.diagnostics.stream.checks import Stream
-from pyro_dynamics.diagnostics.stream.troubles import Trouble
+from pyro_dynamics.diagnostics.stream.troubles import Trouble, wrong_posterior
 from pyro_dynamics.diagnostics.verdict import Verdict, Word, judge_posterior, judge_stream
 
 WELL = PredictionQuality(
@@ -71,7 +72,7 @@ def test_each_fault_has_its_words() -> None:
     assert off.word == "do not believe"
     assert "off its posterior" in off.why
     narrow = judge_posterior(quality(gaussian(), gaussian(sd=0.3)), WELL)
-    assert narrow.word == "do not believe"
+    assert narrow.word == "overconfident"
     assert "too narrow" in narrow.why
     wide = judge_posterior(quality(gaussian(), gaussian(sd=3.0)), WELL)
     assert wide.word == "believe, but over-dispersed"
@@ -96,13 +97,30 @@ def test_unit_scale_of_a_constant_column_is_one() -> None:
 
 def test_a_stream_is_judged_at_its_end_and_the_most_serious_cause_gives_the_word() -> None:
     off, narrow = Trouble(60, 99, "k-hat", "off"), Trouble(70, 99, "coverage", "narrow")
-    over = Trouble(10, 40, "outside", "beyond")
+    over, early = Trouble(10, 40, "outside", "beyond"), Trouble(2, 8, "off", "early")
+    off = Trouble(60, 99, "off", "off")
     assert judge_stream(100, [off]).title == "do not believe since step 60"
     assert judge_stream(100, [Trouble(50, 60, "coverage", "first"), off]).since == 50  # one follows the other
     assert judge_stream(100, [narrow]).title == "believe the latent only since step 70"
-    both = judge_stream(100, [over, off, narrow])
-    assert (both.word, both.reasons) == ("do not believe", ["off", "beyond", "narrow"])
-    assert judge_stream(100, [over]).title == "believe again since step 41"
+    both = judge_stream(100, [over, off, narrow, early])
+    assert both.word == "do not believe"
+    assert both.reasons == [
+        *("since step 60: off", "since step 70: narrow"),
+        *("in the past, steps 2 to 8: early", "in the past, steps 10 to 40: beyond"),
+    ]
+    again = judge_stream(100, [over], well=["it was"])
+    assert (again.title, again.reasons) == (
+        "believe again since step 41",
+        ["it was", "in the past, steps 10 to 40: beyond"],
+    )
+    assert judge_stream(100, [], wide="wide").title == "believe, but over-dispersed"
+    for kind, word in (
+        ("narrow", "overconfident"),
+        ("uninformed", "uninformed"),
+        ("stale", "stale"),
+        ("biased", "do not believe"),
+    ):
+        assert judge_stream(100, [Trouble(70, 99, kind, "so")]).word == word
     assert judge_stream(100, [], well=["it was"]) == Verdict(Word.BELIEVE, ["it was"])
 
 
@@ -122,6 +140,65 @@ def test_what_beliefs_alone_show_goes_with_k_hat_into_one_word() -> None:
     collapsed = judge_stream(steps, [off], replace(well, trained_mean=0.01 * apart))
     assert (collapsed.word, len(collapsed.reasons)) == ("collapsed", 1)
     far = judge_stream(steps, [off], replace(well, mean=well.mean + 9))
-    assert (far.word, far.reasons[1:], far.since) == ("out of the trained range", ["off"], 60)
-    worse = np.where(np.arange(steps) < 60, 0.0, -9.0)
-    assert judge_stream(steps, [off], replace(well, log_likelihood=worse)).word == "stale"
+    assert (far.word, far.reasons[1:], far.since) == ("out of the trained range", ["since step 60: off"], 60)
+    unchanged = replace(well, scale=np.ones((steps, 1)))
+    assert judge_stream(steps, [], unchanged).word == "collapsed"
+    informed = Trouble(60, steps - 1, "uninformed", "the data say more")
+    assert judge_stream(steps, [informed], unchanged).word == "uninformed"
+
+
+@pytest.mark.parametrize(
+    ("gap", "p", "elsewhere", "word"),
+    [
+        (0.004, 0.4, False, "collapsed"),
+        (0.004, 0.4, True, "believe"),
+        (0.065, 0.01, False, "believe"),
+        (-0.3, 0.01, True, "do not believe"),
+        (-0.3, 0.01, False, "collapsed"),
+    ],
+)
+def test_a_gain_over_permuted_latents_that_may_be_chance_is_none(
+    gap: float, p: float, elsewhere: bool, word: str
+) -> None:
+    predictions = replace(WELL, gap=gap, gap_p=p)
+    assert judge_posterior(quality(gaussian(), gaussian()), predictions, elsewhere).word == word
+
+
+def test_a_guide_of_the_right_width_that_is_off_is_not_believed() -> None:
+    for seed in range(80):
+        off = judge_posterior(quality(gaussian(), shifted(1.5), seed), WELL)
+        assert off.word == "do not believe"
+        assert "its 90 % interval covers" in off.why
+        assert judge_posterior(quality(gaussian(), shifted(0.5), seed), WELL).word == "believe"
+
+
+def shifted(by: float) -> MultivariateNormal:
+    return MultivariateNormal(torch.tensor([by, 0.0]).double(), torch.eye(2).double())
+
+
+def test_a_mode_that_the_guide_misses_has_a_reason_of_its_own() -> None:
+    right = quality(gaussian(), gaussian())
+    missed = judge_posterior(replace(right, missed=Missed(0.35, 0.03, 40.0, "the latent of gravity 4")), WELL)
+    assert missed.word == "do not believe"
+    assert "35% of the posterior lies where the belief has no draws, near the latent of gravity 4" in missed.why
+    little = replace(right, missed=Missed(0.35, 0.15, 40.0, "the latent of gravity 4"))
+    assert judge_posterior(little, WELL).word == "believe"
+
+
+def test_k_hat_alone_condemns_only_where_nothing_can_be_read() -> None:
+    right = quality(gaussian(), gaussian())
+    for k_hat, word in ((0.8, "believe"), (1.2, "do not believe")):
+        tail = replace(right.importance, k_hat=k_hat, effective=400.0, spread=[1.0, 0.95])
+        verdict = judge_posterior(replace(right, importance=tail), WELL)
+        assert verdict.word == word
+        assert f"k-hat {k_hat:.2f} > 0.67: from so few draws that is rough" in verdict.why
+
+
+def test_k_hat_alone_must_last_along_a_stream() -> None:
+    well = quality(gaussian(), gaussian()).importance
+    tail = replace(well, k_hat=1.2, effective=400.0, spread=[1.0, 0.95])
+    steps, since = [9, 19, 29, 39], [0] * 40
+    assert wrong_posterior(steps, [well, well, tail, tail], since) == []
+    (found,) = wrong_posterior(steps, [well, tail, tail, tail], since)
+    assert (found.first, found.last, found.kind) == (19, 39, "k-hat")
+    assert wrong_posterior(steps, [well, replace(tail, k_hat=0.8)] * 2, since) == []

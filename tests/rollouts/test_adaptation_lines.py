@@ -32,7 +32,8 @@ def pendulums() -> AgentGroup:
 
 
 def row(step: int, context: Any, place: float, reward: float = -1.0) -> dict[str, Any]:
-    return {"step": step, "context": context, "reward": reward, "coverage": 1.0, "mean": [place, 0.0], "sd": [0.1, 0.1]}
+    seen = {"step": step, "context": context, "reward": reward, "coverage": 1.0, "width": 0.25}
+    return {**seen, "mean": [place, 0.0], "sd": [0.1, 0.1]}
 
 
 def draws_at(place: float) -> np.ndarray:
@@ -81,10 +82,13 @@ def test_names_have_the_nearest_trained_latent_and_no_latent_has_nothing() -> No
     assert printed[0].endswith(f"nearest trained latent {family.train[0]}")
     nothing: dict[str, Any] = {"mean": [], "sd": []}
     (line,) = SummaryLines(group, family, 1).add(row(0, "front-foot", 0.0) | nothing, np.zeros((400, 0)), False)
-    assert line.endswith("100%")
+    assert line.split()[-2:] == ["100%", "0.25"]
 
 
 def test_coverage_is_said_of_as_many_steps_as_there_are() -> None:
     shares = {"all": 0.5, "last_50": 0.25}
-    assert coverage_line(shares, 30) == "coverage of 90 % intervals: 50% over all 30 steps"
-    assert coverage_line(shares, 80).endswith("50% over all 80 steps, 25% over the last 50 steps")
+    width = {"all": 0.4, "last_50": 1.5}
+    assert coverage_line(shares, width, 30) == (
+        "coverage of the network's own 90 % intervals: 50% over all 30 steps (1.5 times as wide they would cover 90 %)"
+    )
+    assert "50% over all 80 steps, 25% over the last 50 steps" in coverage_line(shares, width, 80)

@@ -36,6 +36,7 @@ def step(index: int) -> AdaptationStep:
         one,
         vector,
         vector > 0,
+        vector + 1,
         vector,
         vector,
         vector,

@@ -75,7 +75,7 @@ def test_adapt_reports_coverage_and_the_verdict(run: Path, tmp_path: Path, capsy
     assert summary["coverage"] == {"all": pytest.approx(mean), "last_50": pytest.approx(mean)}
     assert sum(summary["pit"]) == 2 * 12
     assert len(summary["pit"]) == 10
-    assert "coverage of 90 % intervals" in printed
+    assert "coverage of the network's own 90 % intervals" in printed
     verdict = summary["verdict"]
     assert f"\n{verdict['word']}" in printed
     assert all(f"\n  {reason}\n" in printed for reason in verdict["reasons"])

@@ -58,7 +58,7 @@ def test_a_run_gets_report_numbers_and_posterior(run: Path, capsys: pytest.Captu
         assert row.endswith(f"{held_out['coverage']:.0%}")
         assert lines.count(f"{word}: {MEANINGS[word]}") == 1
         why = f"  {name}: {'; '.join(verdict['reasons'])}"
-        assert (why in lines) == (word not in ("believe", "believe, but over-dispersed"))
+        assert (why in lines) == (word != "believe")
     assert len(found["quality"]) == len(found["predictions"]) == 5
     assert len(found["latents"]["r_hat"]) == 5  # there is a refit
     assert len(found["sbc"]["ranks"]) == 50

@@ -224,6 +224,31 @@ def draw_log_likelihood(agent: Agent, data: Transitions, latents: Tensor) -> Ite
 
 
 @torch.no_grad()
+def log_joint_of_environments(
+    agent: Agent, data: Transitions, latents: Tensor, on_rows: Callable[[Tensor, Tensor], object] | None = None
+) -> Tensor:
+    """log p(e_k, data_k) of every environment at draws ``[S, K, d]``: ``[S, K]``, in nats.
+
+    Args:
+        agent: the model.
+        data: N transitions of its K environments.
+        latents: the draws.
+        on_rows: called with indices of rows ``[B]`` and their log-likelihoods ``[S, B]``, a few at a time.
+    """
+    # The sums go over thousands of transitions: rounding must stay far below a nat.
+    log_p = agent.model.prior().log_prob(latents).double()
+    for rows, value in draw_log_likelihood(agent, data, latents):
+        log_p.index_add_(1, data.environment[rows], value.double())
+        if on_rows is not None:
+            on_rows(rows, value)
+    if has_default_forward(agent.model):
+        return log_p
+    inputs, targets = agent.task.inputs(data.state, data.action), agent.task.targets(data.state, data.next_state)
+    everything = whole_batch(inputs, targets, data.environment, agent.model.likelihood.members)
+    return log_joint_of_draws(agent.model, everything, latents).double()
+
+
+@torch.no_grad()
 def _chain(
     agent: Agent,
     data: Transitions,
@@ -237,17 +262,13 @@ def _chain(
     with drawing_from(generator):
         posterior = agent.posterior()
         latents = posterior.sample((draws,))
-    # The sums go over thousands of transitions: rounding must stay far below a nat.
-    log_p = agent.model.prior().log_prob(latents).double()
     pointwise = []  # of the kept rows alone: all of them would not fit into the memory of a long run
-    for rows, value in draw_log_likelihood(agent, data, latents):
-        log_p.index_add_(1, data.environment[rows], value.double())
+
+    def keep(rows: Tensor, value: Tensor) -> None:
         pointwise.append(value[:, torch.isin(rows, kept)])
         on_rows(len(rows))
-    if not has_default_forward(agent.model):
-        inputs, targets = agent.task.inputs(data.state, data.action), agent.task.targets(data.state, data.next_state)
-        everything = whole_batch(inputs, targets, data.environment, agent.model.likelihood.members)
-        log_p = log_joint_of_draws(agent.model, everything, latents).double()
+
+    log_p = log_joint_of_environments(agent, data, latents, keep)
     predicted = sample_targets(agent, data.select(kept), latents[:predictive_draws], generator)
     log_q = posterior.log_prob(latents).double()
     return tuple(part.numpy() for part in (latents, log_p, log_q, torch.cat(pointwise, 1), predicted))

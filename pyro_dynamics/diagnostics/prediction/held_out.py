@@ -1,6 +1,6 @@
 """How well a trained run predicts episodes that it was not trained on: one step ahead, and many."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.agent_group import AgentGroup
-from pyro_dynamics.diagnostics.latents.collapse import collapse_gap
+from pyro_dynamics.diagnostics.latents.collapse import collapse_gap, collapse_gap_p
 from pyro_dynamics.diagnostics.posterior.datatree import sample_targets
 from pyro_dynamics.diagnostics.prediction.forecast import Forecast, forecast
 from pyro_dynamics.diagnostics.prediction.predictive import coverage
@@ -18,6 +18,8 @@ from pyro_dynamics.transitions import Transitions
 
 DRAWS = 100
 """Draws behind CRPS and energy score, which are unbiased in their number."""
+CHANCE = 0.05
+"""P-value from which on a gain over permuted latents counts as none."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class PredictionQuality:
         coverage_by_horizon: share of the states inside 90 % intervals, h steps ahead, h = 1 ... H.
         crps_by_horizon: mean CRPS over state dimensions, each divided by its standard deviation.
         gap: log-likelihood under the right latent less that under the others', in nats for each transition; None
-            where there is no other or no latent. Not above 0: the network does not use the latent.
+            where there is no other or no latent. Not surely above 0: the network does not use the latent.
+        gap_p: p-value of there being such a difference, either way.
     """
 
     transitions: int
@@ -44,6 +47,12 @@ class PredictionQuality:
     coverage_by_horizon: list[float]
     crps_by_horizon: list[float]
     gap: float | None
+    gap_p: float = 0.0
+
+    @property
+    def uses_latent(self) -> bool:
+        """Whether the right latent predicts better than the others, and not by chance."""
+        return self.gap is not None and self.gap > 0 and self.gap_p < CHANCE
 
 
 @dataclass(frozen=True)
@@ -82,16 +91,19 @@ def predict_held_out(group: AgentGroup, data: Transitions, horizon: int, particl
         many = forecast(agent, own, horizon, particles, generator)
         forecasts.append(many)
         right, wrong = collapse_gap(agent, own)
-        gaps = [None] * len(share) if wrong is None else (right - wrong).tolist()
-        for k, gap in enumerate(gaps):
-            by_environment[share[k]] = _of_environment(agent, own, k, many, gap, generator)
+        chance = collapse_gap_p(agent, own)
+        for k, environment in enumerate(share):
+            quality, pit = _of_environment(agent, own, k, many, generator)
+            if wrong is not None and chance is not None:
+                quality = replace(quality, gap=float(right[k] - wrong[k]), gap_p=chance[k])
+            by_environment[environment] = quality, pit
     found = [by_environment[k] for k in sorted(by_environment)]
     return HeldOut([quality for quality, _ in found], [pit for _, pit in found], horizon, forecasts)
 
 
 @torch.no_grad()
 def _of_environment(
-    agent: Agent, data: Transitions, k: int, many: Forecast, gap: float | None, generator: torch.Generator
+    agent: Agent, data: Transitions, k: int, many: Forecast, generator: torch.Generator
 ) -> tuple[PredictionQuality, np.ndarray]:
     """Quality, and the one-step PIT ``[n, T]``, of environment k of an agent."""
     own = data.select(data.environment == k)
@@ -113,7 +125,7 @@ def _of_environment(
         energy=float(energy_score(draws / scale, targets / scale).mean()),
         coverage_by_horizon=by_horizon.tolist(),
         crps_by_horizon=score.tolist(),
-        gap=gap,
+        gap=None,
     )
     return quality, pit.numpy()
 

@@ -4,6 +4,8 @@ import numpy as np
 
 REGION = 0.94
 """Probability of the central region of a belief: ArviZ's own."""
+REGION_SD = 1.8808
+"""Standard deviations of a Gaussian from its median to either end of that region."""
 
 
 def central_region(draws: np.ndarray) -> np.ndarray:

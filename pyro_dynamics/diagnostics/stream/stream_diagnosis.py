@@ -1,8 +1,10 @@
 """Where along a stream of steps a belief went wrong, and when: k-hat, coverage, and the truth beside the belief.
 
 The reference at a step is the posterior of the oracle-reset baseline, which returns to the prior when the true context
-changes, and so learns from the steps since then alone. Draws of the belief are weighted by it, and the tail of the
-weights is judged by k-hat (Vehtari, Simpson, Gelman, Yao and Gabry 2024, arXiv:1507.02646).
+changes, and so learns from the steps since then alone (:mod:`pyro_dynamics.diagnostics.stream.reference`). Draws of
+the belief are weighted by it: the weights show how far the belief is off, how wide it is, and, by k-hat, whether they
+can be relied upon (Vehtari, Simpson, Gelman, Yao and Gabry 2024, arXiv:1507.02646). What none of its draws shows is
+looked for with draws from elsewhere (:mod:`pyro_dynamics.diagnostics.stream.elsewhere`).
 """
 
 from collections.abc import Sequence
@@ -14,34 +16,40 @@ import torch
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
-from pyro_dynamics.diagnostics.posterior.datatree import draw_log_likelihood
 from pyro_dynamics.diagnostics.posterior.importance import Importance, importance
+from pyro_dynamics.diagnostics.posterior.missed_mass import Missed, Proposal, proposals
 from pyro_dynamics.diagnostics.stream.central_region import REGION, central_region
-from pyro_dynamics.diagnostics.stream.checks import RECENT
+from pyro_dynamics.diagnostics.stream.checks import RECENT, Stream
+from pyro_dynamics.diagnostics.stream.elsewhere import Better, explained_better, missed_at
 from pyro_dynamics.diagnostics.stream.evidence import Evidence
+from pyro_dynamics.diagnostics.stream.reference import (
+    WINDOW,
+    Reference,
+    all_unknown,
+    checkpoints,
+    found_since,
+    known_since,
+)
 from pyro_dynamics.diagnostics.stream.troubles import (
+    REMEMBERED,
+    SINCE_CHANGE,
     Trouble,
     low_coverage,
     not_finite,
+    only_wide,
     outside_region,
+    stale,
+    uninformed,
     wrong_posterior,
 )
-from pyro_dynamics.diagnostics.verdict import Verdict, judge_stream, reasons_to_believe
+from pyro_dynamics.diagnostics.verdict import Verdict, judge_stream, reasons_all_along, reasons_to_believe
 from pyro_dynamics.environments import Context
-from pyro_dynamics.environments.context_text import columns
+from pyro_dynamics.environments.context_text import columns, label
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.inference.log_joint import log_joint_of_draws, whole_batch
-from pyro_dynamics.inference.user_model import has_default_forward, has_default_prior, over_environments
+from pyro_dynamics.inference.gaussians import moments
+from pyro_dynamics.inference.user_model import over_environments
+from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
-
-SHORT = 5
-"""Steps: a context that stays for fewer, and whose predecessor did too, is one that changes all the time."""
-WINDOW = 20
-"""Steps that count where a context changes all the time."""
-GROWTH = 0.1
-"""A checkpoint with a tenth more transitions than the last adds little, and costs as much as it has of them."""
-LIMIT = 7_000_000
-"""Network evaluations of one diagnosis: 20 s on one core for 3 layers of 128 units."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +64,13 @@ class StreamDiagnosis:
         windowed: whether that was, somewhere, the last 20 steps, as the context changed all the time.
         k_hat: of the belief's draws against that posterior, ``[n]``; minus infinity where they are the same, NaN where
             nothing can be said for the belief.
-        threshold: below this k-hat the belief stands for that posterior.
-        shift: of the belief's mean by the weights, in its own standard deviations, ``[n][d]``; too little where k-hat
+        threshold: below this k-hat the weights can be relied upon.
+        shift: of the belief's median by the weights, in its own standard deviations, ``[n][d]``; too little where k-hat
             is above its threshold.
+        covered: share of that posterior inside the belief's own 90 % interval, along the shift, ``[n]``.
+        spread: the belief's width over that posterior's, ``[n][d]``.
+        missed: how much of that posterior lies where the belief has no draws, after the last step; None where that was
+            not looked for.
         trouble: what is wrong for a stretch, in the order of the first steps.
         verdict: the word at the end, and why.
         running: coverage of each 50 steps running, ``[T - 49]``; the last value belongs to the last step.
@@ -75,6 +87,9 @@ class StreamDiagnosis:
     k_hat: list[float]
     threshold: float
     shift: list[list[float]]
+    covered: list[float]
+    spread: list[list[float]]
+    missed: Missed | None
     trouble: list[Trouble]
     verdict: Verdict
     running: list[float]
@@ -95,43 +110,137 @@ def diagnose_stream(agent: Agent, evidence: Evidence, every: int = 10) -> Stream
         UserError: if the draws are too few, or the adaptation is of another run than the agent.
     """
     length, latent, log_q = len(evidence.transitions), evidence.latent, evidence.log_q
-    since, windowed = known_since(evidence.contexts)
-    steps: list[int] = []
-    judged: list[Importance] = []
     trouble: list[Trouble] = []
     decoded = error = None
-    compared = False
+    compared = windowed = False
+    against = Against([], [], [], None)
     if latent is not None and log_q is not None:
         _refuse_another_run(agent, evidence.transitions, latent)
         trouble += not_finite(latent)
         if not trouble:
-            steps = checkpoints(since, every, latent.shape[1] * agent.model.likelihood.members)
-            judged = [_judge(agent, evidence, since[t], t) for t in steps]
-            trouble += wrong_posterior(steps, judged, since)
+            reference, since, windowed = _reference(agent, evidence, latent)
+            against = _compare(reference, evidence, latent, log_q, since, every)
+            trouble += against.trouble(evidence.beliefs, since)
+            if better := _elsewhere(reference, evidence, latent, since):
+                trouble.append(stale(better, length))
             decoded, error, compared, outside = _beside_truth(evidence, latent, since)
             trouble += outside
     running = np.zeros(0) if evidence.coverage is None else running_coverage(evidence.coverage)
-    trouble += low_coverage(running, length)
+    trouble += low_coverage(running, length, None if evidence.beliefs is None else evidence.beliefs.pit)
     trouble.sort(key=lambda one: (one.first, one.last))
+    judged = against.judged
     parameters = evidence.parameters if compared else ()
-    well = [] if trouble else reasons_to_believe(steps, judged, running, parameters, REGION)
-    verdict = judge_stream(length, trouble, evidence.beliefs, latent is not None, well)
+    well = reasons_to_believe(against.steps, judged, against.missed)
+    well += [] if trouble else reasons_all_along(against.steps, judged, running, parameters, REGION)
+    verdict = judge_stream(length, trouble, evidence.beliefs, latent is not None, well, only_wide(judged))
     if windowed and judged:
         verdict.reasons.append(f"where the context changed all the time, the last {WINDOW} steps were the reference")
+    if evidence.drifts and latent is not None and not judged:
+        verdict.reasons.append("the belief forgets, and no true context is known: it was compared with no posterior")
     return StreamDiagnosis(
         length=length,
-        steps=steps,
-        since=[since[step] for step in steps],
-        windowed=windowed and bool(steps),
+        steps=against.steps,
+        since=against.since,
+        windowed=windowed and bool(judged),
         k_hat=[one.k_hat for one in judged],
         threshold=judged[0].threshold if judged else 0.7,
         shift=[one.shift for one in judged],
+        covered=[one.covered for one in judged],
+        spread=[one.spread for one in judged],
+        missed=against.missed,
         trouble=trouble,
         verdict=verdict,
         running=running.tolist(),
         decoded=None if decoded is None else decoded.tolist(),
         probe_error=None if error is None else error.tolist(),
     )
+
+
+@dataclass(frozen=True)
+class Against:
+    """A belief beside the posterior that it should be.
+
+    Attributes:
+        steps: the checkpoints.
+        since: the first transition of that posterior at each.
+        judged: what the weights say at each.
+        missed: the mass where the belief has no draws, after the last.
+        what: that posterior in words.
+    """
+
+    steps: list[int]
+    since: list[int]
+    judged: list[Importance]
+    missed: Missed | None
+    what: str = SINCE_CHANGE
+
+    def trouble(self, beliefs: Stream | None, since: Sequence[int]) -> list[Trouble]:
+        """All that is wrong there."""
+        if not self.steps:
+            return []
+        found = wrong_posterior(self.steps, self.judged, since, self.what)
+        if self.missed is not None and self.missed.counts:
+            step = self.steps[-1]
+            words = f"{self.missed.words}: importance weights of the belief's own draws do not see it"
+            found.append(Trouble(step, step, "elsewhere", words))
+        return found if beliefs is None else [*found, *uninformed(self.steps, self.judged, beliefs)]
+
+
+def _reference(agent: Agent, evidence: Evidence, latent: np.ndarray) -> tuple[Reference, list[int], bool]:
+    """What to compare the belief with, the first transition of it at each step, and whether that is a window."""
+    if not all_unknown(evidence.contexts):
+        since, windowed = known_since(evidence.contexts)
+        return Reference(agent, evidence.transitions, evidence.temperature), since, windowed
+    reference = Reference(agent, evidence.transitions, evidence.temperature, evidence.forgetting_factor)
+    found = np.zeros(len(latent), dtype=bool) if evidence.found is None else evidence.found
+    return reference, found_since(reference, latent, found, evidence.window), False
+
+
+def _compare(
+    reference: Reference,
+    evidence: Evidence,
+    latent: np.ndarray,
+    log_q: np.ndarray,
+    since: Sequence[int],
+    every: int,
+) -> Against:
+    """Weigh the belief's draws at checkpoints, and look for what they miss after the last step."""
+    if evidence.drifts and all_unknown(evidence.contexts):
+        return Against([], [], [], None)
+    steps = checkpoints(since, every, latent.shape[1] * reference.agent.model.likelihood.members)
+    judged = [
+        importance(reference.log_joint(latent[t], since[t], t), log_q[t].astype(float), latent[t].astype(float))
+        for t in steps
+    ]
+    others, last = _other_places(reference, evidence), steps[-1]
+    missed = missed_at(reference, latent[last].astype(float), others, since[last], last, np.random.default_rng(0))
+    what = REMEMBERED if all_unknown(evidence.contexts) else SINCE_CHANGE
+    return Against(steps, [since[t] for t in steps], judged, missed, what)
+
+
+def _other_places(reference: Reference, evidence: Evidence) -> list[Proposal]:
+    """The prior, and the trained environments' posteriors."""
+    with drawing_from(torch.Generator().manual_seed(0)), torch.no_grad():
+        mean, covariance = moments(over_environments(reference.agent.model, 1).prior())
+    trained, names = [], []
+    if evidence.trained_means is not None and evidence.trained_covariances is not None:
+        trained = list(
+            zip(evidence.trained_means.astype(float), evidence.trained_covariances.astype(float), strict=True)
+        )
+        contexts = evidence.trained_contexts or range(len(trained))
+        called = ", ".join(evidence.parameters)
+        names = [f"the trained latent of {called} {label(context)}" for context in contexts]
+    return proposals((mean[0].double().numpy(), covariance[0].double().numpy()), trained, names)
+
+
+def _elsewhere(reference: Reference, evidence: Evidence, latent: np.ndarray, since: Sequence[int]) -> Better | None:
+    """Whether other latents explain the last steps; needs to know how far apart trained ones are."""
+    if evidence.beliefs is None or evidence.trained_covariances is None or len(evidence.trained_covariances) < 2:
+        return None
+    last = len(latent) - 1
+    places, spacing = _other_places(reference, evidence), evidence.beliefs.spacing
+    own = latent[last].astype(float)
+    return explained_better(reference, own, places, since[last], last, spacing, np.random.default_rng(1))
 
 
 def _beside_truth(
@@ -147,48 +256,6 @@ def _beside_truth(
     each = zip(regions, np.atleast_1d(error), truth, evidence.parameters, strict=True)
     outside = [one for column in each for one in outside_region(*column, since)]
     return decoded, error, not np.isnan(truth).all(), outside
-
-
-def known_since(contexts: Sequence[Context | None]) -> tuple[list[int], bool]:
-    """For each of T steps the first one of what the oracle-reset baseline learns from, ``[T]``.
-
-    That is the first step with the present context. Where the context changes all the time, the last 20 steps count.
-    The second value says whether they did anywhere.
-    """
-    starts = [t for t in range(len(contexts)) if t == 0 or contexts[t] != contexts[t - 1]]
-    lengths = np.diff([*starts, len(contexts)])
-    since: list[int] = []
-    windowed = False
-    for j, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-        if length < SHORT and j and lengths[j - 1] < SHORT:
-            since += [max(t - WINDOW + 1, 0) for t in range(start, start + length)]
-            windowed = True
-        else:
-            since += [start] * length
-    return since, windowed
-
-
-def checkpoints(since: Sequence[int], every: int, evaluations: int) -> list[int]:
-    """Steps at which k-hat is found: dense after a change, sparser later, and always the last.
-
-    No transition may be left out of a posterior, so the number of checkpoints is what is saved on.
-
-    Args:
-        since: from :func:`known_since`, ``[T]``.
-        every: the least distance of two checkpoints.
-        evaluations: of the network for each transition of a checkpoint: draws times members.
-    """
-    scale = 1.0
-    while True:
-        chosen, last, cost = [], -1, 0
-        for t, start in enumerate(since):
-            rows = t - start + 1
-            if t - last >= scale * max(every, GROWTH * rows) or t == len(since) - 1:
-                chosen.append(t)
-                last, cost = t, cost + rows * evaluations
-        if cost <= LIMIT or len(chosen) == 1:
-            return chosen
-        scale *= 1.5
 
 
 def make_probe(
@@ -232,28 +299,3 @@ def _refuse_another_run(agent: Agent, data: Transitions, latent: np.ndarray) -> 
         )
     if latent.shape[1] < 25:
         raise UserError(f"k-hat needs at least 25 draws, and there are {latent.shape[1]}: run adapt again")
-
-
-def _judge(agent: Agent, evidence: Evidence, since: int, step: int) -> Importance:
-    """Weigh the belief's draws ``[S, d]`` after a step by the posterior of the transitions from ``since`` on."""
-    assert evidence.latent is not None
-    assert evidence.log_q is not None
-    latent, log_q, temperature = evidence.latent[step], evidence.log_q[step], evidence.temperature
-    draws, seen = torch.from_numpy(latent), evidence.transitions.select(torch.arange(since, step + 1))
-    if has_default_forward(agent.model):
-        log_p = _log_prior(agent.model, draws)
-        for _, value in draw_log_likelihood(agent, seen, draws[:, None]):
-            log_p += temperature * value.double().sum(1)
-    else:
-        inputs, targets = agent.task.inputs(seen.state, seen.action), agent.task.targets(seen.state, seen.next_state)
-        model, members = over_environments(agent.model, 1), agent.model.likelihood.members
-        batch = whole_batch(inputs, targets, torch.zeros(len(seen), dtype=torch.long), members, temperature)
-        log_p = log_joint_of_draws(model, batch, draws[:, None])[:, 0].double()
-    return importance(log_p.numpy(), log_q.astype(float), latent.astype(float))
-
-
-def _log_prior(model: Any, draws: torch.Tensor) -> torch.Tensor:
-    """log p(e) up to a constant at draws ``[S, d]``: ``[S]``."""
-    if has_default_prior(model):
-        return -0.5 * draws.double().square().sum(-1)
-    return over_environments(model, 1).prior().log_prob(draws[:, None])[:, 0].double()

@@ -103,36 +103,12 @@ def test_bad_predictions_and_a_likelihood_below_training_are_overconfident() -> 
     assert states(hidden) == ["overconfident"]
 
 
-def test_a_change_that_is_not_followed_is_stale_and_reported_before_overconfidence() -> None:
-    changed = replace(healthy(), pit=missing(0.5, since=140))
-    word, why = findings(changed)[0]
-    assert word == "stale"
-    assert "of the way between neighbouring trained latents" in why
-    likelihood = np.where(np.arange(STEPS) >= 140, changed.log_likelihood - 6, changed.log_likelihood)
-    assert states(replace(changed, log_likelihood=likelihood)) == ["stale", "overconfident"]
-
-
-def test_a_change_that_shows_only_in_some_states_is_stale_too() -> None:
-    stream = healthy()
-    shows = (np.arange(STEPS) >= 120) & (np.arange(STEPS) % 6 == 0)
-    ((word, why),) = findings(replace(stream, log_likelihood=stream.log_likelihood - 5 * shows))
-    assert word == "stale"
-    assert "the worst tenth" in why
-
-
-def test_a_change_that_is_followed_is_not_stale() -> None:
-    stream = healthy()
-    went = np.clip((np.arange(STEPS) - 110) / 20, 0, 1)[:, None] * np.array([0.45, 0.6])
-    pit = np.where((np.arange(STEPS) < 125)[:, None], missing(0.5, since=105), missing(0.0, since=0))
-    assert states(replace(stream, mean=stream.mean + went, pit=pit)) == []
-
-
-def test_a_belief_that_creeps_on_in_one_direction_is_stale() -> None:
-    stream = healthy()
-    creep = np.clip(np.arange(STEPS) - 90, 0, None)[:, None] * np.array([0.0024, 0.0032])
-    ((word, why),) = findings(replace(stream, mean=stream.mean + creep))
-    assert word == "stale"
-    assert "the same way" in why
+@pytest.mark.parametrize("seed", range(20))
+def test_states_in_which_predictions_are_worse_are_no_change(seed: int) -> None:
+    """A swing-up after a stretch of standing: the worst tenth is 4 nats per target worse, and the belief is right."""
+    stream = healthy(seed)
+    harder = (np.arange(STEPS) >= 120) & (np.arange(STEPS) % 6 == 0)
+    assert states(replace(stream, log_likelihood=stream.log_likelihood - 8 * harder)) == []
 
 
 def test_one_training_environment_is_no_reason_to_fail() -> None:

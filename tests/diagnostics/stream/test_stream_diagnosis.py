@@ -107,8 +107,12 @@ def test_an_exact_belief_about_what_stays_is_believed() -> None:
     assert max(found.k_hat) < 0.3 < found.threshold == pytest.approx(1 - 1 / math.log10(DRAWS))
     assert np.abs(found.shift).max() < 0.2
     assert (found.verdict.title, found.trouble) == ("believe", [])
-    assert "0.62" in found.verdict.why
-    assert "90%" in found.verdict.why
+    assert "covers 90% of its posterior, of which it has 1.00 to 1.00 times the width (as the exact posterior)" in (
+        found.verdict.why
+    )
+    assert found.missed is not None
+    assert found.missed.share < 0.02
+    assert "a part of the posterior" not in found.verdict.why
 
 
 def test_a_belief_that_is_only_wide_is_not_condemned_and_one_that_is_off_too_is() -> None:
@@ -118,7 +122,8 @@ def test_a_belief_that_is_only_wide_is_not_condemned_and_one_that_is_off_too_is(
     wide, log_q = mean + 8 * (latent - mean), log_q - 2 * math.log(8)
     found = judged(agent, observed, wide, log_q, [1.0] * STEPS, TEMPERATURE)
     assert sum(k_hat > found.threshold for k_hat in found.k_hat) > len(found.k_hat) / 2  # 400 draws are too few
-    assert found.verdict.title == "believe"
+    assert found.verdict.title == "believe, but over-dispersed"
+    assert "times as wide as its posterior (" in found.verdict.reasons[0]
     assert "the belief was only over-dispersed" in found.verdict.why
     off = judged(agent, observed, wide + 16 * deviation, log_q, [1.0] * STEPS, TEMPERATURE)
     assert off.verdict.title.startswith("do not believe since step")
@@ -128,11 +133,11 @@ def test_the_same_belief_is_wrong_from_a_switch_on() -> None:
     switch = 60
     found = diagnosed([-1.0] * switch + [1.0] * (STEPS - switch))
     (trouble,) = found.trouble
-    assert trouble.kind == "k-hat"
+    assert trouble.kind == "off"
     assert switch <= trouble.first <= switch + 20
     assert trouble.last == STEPS - 1
     assert found.verdict.title == f"do not believe since step {trouble.first}"
-    assert f"steps {trouble.first} to {trouble.last}" in found.verdict.why
+    assert found.verdict.reasons[0].startswith(f"since step {trouble.first}: the belief is off the posterior")
     k_hat = dict(zip(found.steps, found.k_hat, strict=True))
     assert max(value for step, value in k_hat.items() if step < switch) < 0.3
     assert min(value for step, value in k_hat.items() if step >= trouble.first) > found.threshold
@@ -324,3 +329,43 @@ def test_an_adaptation_of_another_run_is_refused(copy: Path) -> None:
 def test_summary_keeps_what_was_there(adapted: Path) -> None:
     summary = json.loads((adapted / "summary.json").read_text())
     assert {"run", "seed", "return", "log_likelihood", "coverage", "pit", "belief", "verdict"} <= set(summary)
+
+
+def test_where_no_context_is_known_a_forgetting_belief_is_judged_by_what_it_remembers() -> None:
+    """Against all steps a window is off after a switch; against its own it is the exact posterior."""
+    contexts = [-1.0] * 60 + [1.0] * 30
+    made = stream(contexts, "window")
+    unknown: list[Any] = [None] * len(contexts)
+    own = judged(*made, unknown, TEMPERATURE, window=20)
+    assert own.since[-1] == len(contexts) - 20
+    assert max(own.covered) == pytest.approx(0.9, abs=0.02)
+    assert own.trouble == []
+    assert judged(*made, unknown, TEMPERATURE).trouble
+
+
+def test_where_no_context_is_known_a_change_is_where_the_new_belief_begins_to_explain_more() -> None:
+    contexts = [-1.0] * 60 + [1.0] * 40
+    agent, data, latent, log_q = stream(contexts, "changepoint")
+    found = np.zeros(len(contexts), dtype=bool)
+    found[66] = True  # some steps after it
+    diagnosis = judged(agent, data, latent, log_q, [None] * len(contexts), TEMPERATURE, found=found)
+    assert abs(diagnosis.since[-1] - 60) <= 4
+    assert diagnosis.since[diagnosis.steps.index(max(step for step in diagnosis.steps if step < 66))] == 0
+
+
+def test_a_belief_that_drifts_has_no_posterior_to_be_compared_with_where_no_context_is_known() -> None:
+    contexts = [1.0] * 60
+    found = judged(*stream(contexts, "diffusion"), [None] * 60, TEMPERATURE, drifts=True)
+    assert found.steps == []
+    assert "it was compared with no posterior" in found.verdict.why
+
+
+def test_what_is_over_is_marked_as_past_and_comes_last() -> None:
+    found = diagnosed([-1.0] * 60 + [1.0] * 100, "power")  # which has forgotten in some 45 steps
+    assert found.trouble
+    assert found.trouble[0].first == 69
+    assert found.verdict.title == f"believe, but over-dispersed since step {found.trouble[-1].last + 1}"
+    marked = [why.startswith("in the past, steps ") for why in found.verdict.reasons]
+    assert marked == sorted(marked)
+    assert sum(marked) == len(found.trouble)
+    assert found.verdict.reasons[1].startswith("after step 159 its 90 % interval covers")
