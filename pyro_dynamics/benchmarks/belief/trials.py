@@ -1,0 +1,100 @@
+"""The streams of the benchmark: contexts that stay, contexts that change, and contexts that come again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyro_dynamics.benchmarks.belief.streams import unseen_inside, unseen_outside
+from pyro_dynamics.environments import Context, Family, Schedule, numbers
+from pyro_dynamics.environments.context_text import columns
+from pyro_dynamics.environments.example_schedule import example_schedule
+from pyro_dynamics.errors import UserError
+
+INSIDE, OUTSIDE = 12, 6
+"""Unseen contexts within the trained range, and at most so many test contexts outside of it."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Environments that are run together.
+
+    Attributes:
+        name: of the trial.
+        schedules: the true context of each of K environments by step.
+        groups: of each environment what it shows.
+        steps: of each stream.
+    """
+
+    name: str
+    schedules: tuple[Schedule, ...]
+    groups: tuple[str, ...]
+    steps: int
+
+    @property
+    def starts(self) -> list[Context]:
+        """The first context of each environment."""
+        return [schedule.at(0) for schedule in self.schedules]
+
+    def truth(self) -> np.ndarray:
+        """The true parameters by step, ``[T, K, P]``."""
+        return np.array([[numbers(one.at(t)) for one in self.schedules] for t in range(self.steps)])
+
+    def rows(self, group: str) -> list[int]:
+        """The environments of a group."""
+        return [k for k, name in enumerate(self.groups) if name == group]
+
+
+def steady_trial(family: Family, steps: int) -> Trial:
+    """Unseen contexts that stay, twice each: the first episodes of all, then the second ones."""
+    inside, outside = unseen_inside(family, INSIDE), unseen_outside(family, OUTSIDE)
+    schedules = [Schedule.constant(context) for context in (*inside, *outside)]
+    groups = ["inside"] * len(inside) + ["outside"] * len(outside)
+    return Trial("steady", (*schedules, *schedules), (*groups, *groups), steps)
+
+
+def change_trial(family: Family, steps: int, episodes: int) -> Trial:
+    """The family's example schedule over twice the steps in both directions, and its two contexts without a change."""
+    schedule = example_schedule(family, 2 * steps)
+    if not schedule.last_change:
+        raise UserError(f"{family.name} has one context, and nothing to change to")
+    (_, a), (step, b) = schedule.changes
+    back = Schedule(((0, b), (step, a)))
+    kinds = {"change": (Schedule(((0, a), (step, b))), back), "stay": (Schedule.constant(a), Schedule.constant(b))}
+    made = [(one, name) for name, some in kinds.items() for one in some for _ in range(episodes)]
+    schedules, groups = zip(*made, strict=True)
+    return Trial("change", schedules, groups, 2 * steps)
+
+
+def recall_trial(family: Family, steps: int, episodes: int) -> Trial:
+    """a, b, a, b for half the steps each: of the example schedule's contexts, and of the trained ones next to them."""
+    schedule = example_schedule(family, 2 * steps)
+    a, b = (context for _, context in schedule.changes)
+    half, made = max(steps // 2, 1), []
+    for name, (first, second) in {"unseen": (a, b), "trained": trained_pair(family, a, b)}.items():
+        there = Schedule(((0, first), (half, second), (2 * half, first), (3 * half, second)))
+        made += [(there, name)] * episodes
+    schedules, groups = zip(*made, strict=True)
+    return Trial("recall", schedules, groups, 4 * half)
+
+
+def trained_pair(family: Family, a: Context, b: Context) -> tuple[Context, Context]:
+    """The trained contexts nearest to two others, and different from each other."""
+    trained = columns(family.train)
+    size = np.where(np.ptp(trained, axis=0) > 0, np.ptp(trained, axis=0), 1.0)
+    order = np.linalg.norm((trained - columns([a])[0]) / size, axis=1).argsort()
+    first = int(order[0])
+    again = np.linalg.norm((trained - columns([b])[0]) / size, axis=1).argsort()
+    return family.train[first], family.train[int(next(k for k in again if k != first))]
+
+
+def scale_of(family: Family) -> np.ndarray:
+    """By which each parameter is measured: its trained range, ``[P]``."""
+    size: np.ndarray = np.ptp(columns(family.train), axis=0)
+    return np.where(size > 0, size, 1.0)
+
+
+def pairs(rows: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The first and the second episodes of the same contexts."""
+    half = len(rows) // 2
+    return list(rows[:half]), list(rows[half:])
