@@ -50,8 +50,8 @@ def online_word(online: OnlineConfig) -> str:
     """The shortest word that stands for a configuration, among those with default settings elsewhere."""
     usual = OnlineConfig(online.belief, BELIEFS.find(online.belief).Config(), online.update)
     usual = replace(usual, update_config=UPDATES.find(online.update).Config())
-    named = {one.name: one.name for one in fields(online) if one.name not in CHOSEN}  # type: ignore[arg-type]
-    changed = [f"{name}={getattr(online, name)}" for name in named if getattr(online, name) != getattr(usual, name)]
+    names = [one.name for one in fields(online) if one.name not in CHOSEN]
+    changed = [f"{name}={getattr(online, name)}" for name in names if getattr(online, name) != getattr(usual, name)]
     for field, prefix in (("belief_config", ""), ("update_config", "update.")):
         settings, default = vars(getattr(online, field)), vars(getattr(usual, field))
         changed += [f"{prefix}{name}={value}" for name, value in settings.items() if value != default[name]]
@@ -78,11 +78,10 @@ def _changed(config: OnlineConfig, name: str, text: str, word: str) -> OnlineCon
     for field in ("belief_config", "update_config"):
         settings: Any = getattr(config, field)
         if prefix in ("", field.removesuffix("_config")) and hasattr(settings, last):
-            changed = _set(settings, last, text, word)
-            return replace(config, **{field: changed})
+            return replace(config, **{field: _set(settings, last, text, word)})
     if not prefix and last not in CHOSEN and hasattr(config, last):
-        changed: OnlineConfig = _set(config, last, text, word)
-        return changed
+        whole: OnlineConfig = _set(config, last, text, word)
+        return whole
     raise UserError(f"{word!r}: neither {config.belief} nor {config.update} has a setting {name!r}")
 
 

@@ -78,9 +78,9 @@ def follow(
             log_predictive.append(torch.where(step.alive, nats, 0.0).numpy())
 
     values: dict[str, list[np.ndarray]] = {name: [] for name in ("mean", "low", "high")}
-    update_ms, latents, decoded = [], np.empty(0), np.empty(0)
+    update_ms: list[float] = []
     for step in update_beliefs(group, streams.steps(), everyone, updating, Acting(before_update=predict)):
-        latents = group.belief_draws(BELIEF_DRAWS, reporting)[0].numpy()
+        latents: np.ndarray = group.belief_draws(BELIEF_DRAWS, reporting)[0].numpy()
         decoded = decode(latents).reshape(*latents.shape[:2], -1)
         low, high = interval(decoded)
         for name, value in (("mean", decoded.mean(0)), ("low", low), ("high", high)):
@@ -88,5 +88,5 @@ def follow(
         update_ms.append(1e3 * step.update.cpu)
         on_step()
     series = {name: np.stack(rows) for name, rows in values.items()}
-    nats = np.stack(log_predictive) if log_predictive else np.empty((0, len(everyone)))
+    nats = np.array(log_predictive).reshape(-1, len(everyone))
     return Followed(**series, log_predictive=nats, latents=latents, decoded=decoded, update_ms=np.array(update_ms))

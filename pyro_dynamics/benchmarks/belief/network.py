@@ -17,7 +17,7 @@ DRAWS = 64
 
 @torch.no_grad()
 def network_coverage(agent: Agent, held_out: Transitions, seed: int = 0) -> dict[str, Any]:
-    """Share of held-out targets inside the network's central 90 % intervals, under each environment's trained posterior.
+    """Share of held-out targets inside the network's central 90 % intervals, under the trained posteriors.
 
     Args:
         agent: over the environments that were trained on.

@@ -6,11 +6,29 @@ from typing import Any
 
 import numpy as np
 
-from pyro_dynamics.benchmarks.belief.measures import capped, half_width, mean_and_error
+from pyro_dynamics.benchmarks.belief.measures import capped, half_width
 from pyro_dynamics.benchmarks.recording import Row
 from pyro_dynamics.io.tables import markdown_table
 
 ORACLE_RESET = "oracle-reset"
+"""The method's name of the reference whose belief returns to the prior when the truth changes."""
+Value = float | Sequence[float] | None
+"""A figure of one run: a number, one for each of its streams, or nothing."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A run's row of one method, with that run's rows of the references; empty where there is none.
+
+    Attributes:
+        row: of the method.
+        reset: of the oracle reset.
+        kalman: of the same belief with the Kalman update.
+    """
+
+    row: Row
+    reset: Row
+    kalman: Row
 
 
 @dataclass(frozen=True)
@@ -19,160 +37,162 @@ class Line:
 
     Attributes:
         words: what it is.
-        aim: what is aimed at.
-        value: of one run's row, given that run's row of the oracle reset and of the Kalman update; None where it was
-            not measured.
+        aim: what it should be.
+        value: of one run.
         form: how it is written.
     """
 
     words: str
     aim: str
-    value: Callable[[Row, Row, Row], float | None]
-    form: str = "{:.2f}"
+    value: Callable[[Compared], Value]
+    form: str
 
 
-def _mean(*path: str) -> Callable[[Row, Row, Row], float | None]:
-    def value(row: Row, _: Row, __: Row) -> float | None:
-        found: Any = row
-        for key in path:
-            found = (found or {}).get(key)
-        return None if found is None else float(np.mean(found))
-
-    return value
+def _at(row: Row, *path: str) -> Any:
+    """What a row has there, None if it was not measured."""
+    found: Any = row
+    for key in path:
+        found = None if found is None else found.get(key)
+    return found
 
 
-def _rms(name: str) -> Callable[[Row, Row, Row], float | None]:
-    def value(row: Row, _: Row, __: Row) -> float | None:
-        found = row.get("steady", {}).get(name)
-        return None if found is None else float(np.sqrt(np.mean(found)))
-
-    return value
+def _figure(*path: str) -> Callable[[Compared], Value]:
+    return lambda of: _at(of.row, *path)
 
 
-def less_kalman(row: Row, _: Row, kalman: Row) -> float | None:
-    """Log predictive density of a stream less that by the Kalman update, the mean over streams."""
-    both = [one.get("steady", {}).get("log_predictive") for one in (row, kalman)]
-    return None if None in both else float(np.mean(np.subtract(*both)))
-
-
-def recovery(row: Row, _: Row, __: Row) -> float | None:
-    """Steps to recover, where never counts as all steps that were left."""
-    found = row.get("change")
-    return None if found is None else float(np.mean(capped(found["steps"], found["left"])))
-
-
-def _ratio(row: Row, reset: Row, kalman: Row) -> float | None:
-    one, other = recovery(row, reset, kalman), recovery(reset, reset, kalman)
-    return None if one is None or other is None else one / other
-
-
-def _visit(group: str, which: str) -> Callable[[Row, Row, Row], float | None]:
-    def value(row: Row, _: Row, __: Row) -> float | None:
-        found = row.get("recall")
-        return None if found is None else float(np.mean(capped(found[group][which], found["left"])))
+def _rms(*path: str) -> Callable[[Compared], Value]:
+    def value(of: Compared) -> Value:
+        squares = _at(of.row, *path)
+        return None if squares is None else float(np.sqrt(np.mean(squares)))
 
     return value
 
 
-def _visits(group: str) -> Callable[[Row, Row, Row], float | None]:
-    def value(row: Row, *others: Row) -> float | None:
-        second, first = (_visit(group, which)(row, *others) for which in ("second", "first"))
-        return None if first is None or second is None else second / first
+def _difference(reference: str, *path: str) -> Callable[[Compared], Value]:
+    def value(of: Compared) -> Value:
+        one, other = _at(of.row, *path), _at(getattr(of, reference), *path)
+        return None if one is None or other is None else np.subtract(one, other).tolist()
 
     return value
 
 
-def _less_reset(group: str) -> Callable[[Row, Row, Row], float | None]:
-    def value(row: Row, reset: Row, _: Row) -> float | None:
-        both = [one.get("return", {}).get(group) for one in (row, reset)]
-        return None if None in both else float(np.mean(np.subtract(*both)))
-
-    return value
+def recovery(row: Row, part: str = "change", *path: str) -> list[int] | None:
+    """Steps of each stream, where never counts as all the steps that were left; None where it was not measured."""
+    steps = _at(row, part, *(path or ("steps",)))
+    return None if steps is None else capped(steps, row[part]["left"])
 
 
-PERCENT = "{:.0%}"
+def _ratio(one: Sequence[float] | None, other: Sequence[float] | None) -> float | None:
+    return None if one is None or other is None else float(np.mean(one) / np.mean(other))
+
+
+def _visits(group: str) -> Callable[[Compared], Value]:
+    return lambda of: _ratio(*(recovery(of.row, "recall", group, visit) for visit in ("second", "first")))
+
+
+PERCENT, TWO, STEPS = "{:.0%}", "{:.2f}", "{:.1f}"
 LINES = (
     Line(
         "decoded truth in the 90 % interval, unseen contexts",
         "85 to 95 %",
-        _mean("steady", "inside", "coverage"),
+        _figure("steady", "inside", "coverage"),
         PERCENT,
     ),
-    Line("the same, outside of the trained range", "", _mean("steady", "outside", "coverage"), PERCENT),
-    Line("width of the interval (share of the trained range)", "", _mean("steady", "inside", "width")),
-    Line("error of the decoded mean (the same)", "", _mean("steady", "inside", "error")),
-    Line("disagreement of two episodes, latent (rms z)", "0.8 to 1.2", _rms("z2_latent")),
-    Line("the same, decoded", "0.8 to 1.2", _rms("z2_decoded")),
-    Line("log predictive less kalman's (nats in 40 steps)", "within 1", less_kalman, "{:+.2f}"),
-    Line("steps to 90 % of a change, to the truth", "", recovery, "{:.0f}"),
-    Line("the same over oracle reset's", "at most 1.2", _ratio),
-    Line("end state in the 90 % interval", "85 to 95 %", _mean("change", "end_coverage"), PERCENT),
-    Line("error at the end (share of the change)", "", _mean("change", "end_error")),
-    Line("steps at the first visit, unseen contexts", "", _visit("unseen", "first"), "{:.0f}"),
-    Line("second visit over first, unseen contexts", "at most 0.5", _visits("unseen")),
-    Line("steps at the first visit, trained contexts", "", _visit("trained", "first"), "{:.0f}"),
-    Line("second visit over first, trained contexts", "at most 0.5", _visits("trained")),
-    Line("return less oracle reset's, with a change", "", _less_reset("change"), "{:+.1f}"),
-    Line("return less oracle reset's, without", "", _less_reset("stay"), "{:+.1f}"),
-    Line("CPU time of one update (ms)", "", _mean("update_ms"), "{:.1f}"),
+    Line("the same outside of the trained range", "", _figure("steady", "outside", "coverage"), PERCENT),
+    Line("width of that interval / trained range", "", _figure("steady", "inside", "width"), "{:.3f}"),
+    Line("error of the decoded mean / trained range", "", _figure("steady", "inside", "error"), "{:.3f}"),
+    Line("disagreement of two episodes: latent, rms z", "0.8 to 1.2", _rms("steady", "z2_latent"), TWO),
+    Line("the same, decoded", "0.8 to 1.2", _rms("steady", "z2_decoded"), TWO),
+    Line(
+        "log predictive of 40 steps less kalman's, nats",
+        "within 1",
+        _difference("kalman", "steady", "log_predictive"),
+        "{:+.2f}",
+    ),
+    Line("after a change: steps to 90 % of the way to the truth", "", lambda of: recovery(of.row), STEPS),
+    Line(
+        "the same / oracle reset's",
+        "at most 1.2",
+        lambda of: _ratio(recovery(of.row), recovery(of.reset)),
+        TWO,
+    ),
+    Line("truth in the 90 % interval at the end", "85 to 95 %", _figure("change", "end_coverage"), PERCENT),
+    Line("error at the end / size of the change", "", _figure("change", "end_error"), TWO),
+    Line(
+        "recall, unseen contexts: steps at the first visit",
+        "",
+        lambda of: recovery(of.row, "recall", "unseen", "first"),
+        STEPS,
+    ),
+    Line("second visit / first", "at most 0.5", _visits("unseen"), TWO),
+    Line(
+        "recall, trained contexts: steps at the first visit",
+        "",
+        lambda of: recovery(of.row, "recall", "trained", "first"),
+        STEPS,
+    ),
+    Line("second visit / first", "at most 0.5", _visits("trained"), TWO),
+    Line("return less oracle reset's, with a change", "", _difference("reset", "return", "change"), "{:+.1f}"),
+    Line("return less oracle reset's, without", "", _difference("reset", "return", "stay"), "{:+.1f}"),
+    Line("CPU time of one update, ms", "", _figure("update_ms"), "{:.1f}"),
 )
 
 
-def table(rows: Sequence[Row]) -> str:
-    """As Markdown, a heading and a table for each family."""
-    families = list(dict.fromkeys(row["family"] for row in rows))
+def table_of(rows: Sequence[Row]) -> str:
+    """As Markdown: for each family a table of its methods, and one of its networks."""
+    families = dict.fromkeys(row["family"] for row in rows)
     return "\n\n".join(_family(name, [row for row in rows if row["family"] == name]) for name in families)
 
 
 def _family(name: str, rows: Sequence[Row]) -> str:
-    methods = list(dict.fromkeys(row["method"] for row in rows if row["method"]))
-    by = {(row["run"], row["method"]): row for row in rows}
-    runs = list(dict.fromkeys(row["run"] for row in rows))
+    of_methods = [row for row in rows if row["method"] is not None]
+    methods, runs = (list(dict.fromkeys(row[key] for row in of_methods)) for key in ("method", "run"))
+    by = {(row["run"], row["method"]): row for row in of_methods}
+
+    def compared(run: str, method: str) -> Compared:
+        row = by.get((run, method), {})
+        return Compared(row, *(by.get((run, one), {}) for one in (ORACLE_RESET, row.get("reference"))))
+
     lines = []
     for line in LINES:
-        cells = []
-        for method in methods:
-            kalman = f"{method.split(':')[0]}:kalman"
-            values = [
-                line.value(by.get((run, method), {}), by.get((run, ORACLE_RESET), {}), by.get((run, kalman), {}))
-                for run in runs
-            ]
-            cells.append(cell([one for one in values if one is not None], line.form))
-        if any(cells):
-            lines.append([line.words, line.aim, *cells])
-    head = [f"{name}, {len(runs)} run{'s' if len(runs) > 1 else ''}", "aim", *methods]
-    parts = [markdown_table(head, lines, words=2)] if lines else []
+        found = [[line.value(compared(run, method)) for run in runs] for method in methods]
+        if any(value is not None for values in found for value in values):
+            lines.append([line.words, line.aim, *(cell(values, line.form) for values in found)])
+    count = len({row["run"] for row in rows})
+    title = f"{name}, {count} run{'' if count == 1 else 's'}"
+    parts = [markdown_table([title, "aim", *methods], lines, words=2)] if lines else []
     network = [row["network"] for row in rows if "network" in row]
-    return "\n\n".join([*parts, *([_network(name, network)] if network else [])])
+    return "\n\n".join([*parts, *([network_table(title, network)] if network else [])])
 
 
-def cell(values: Sequence[float], form: str) -> str:
-    """Mean over runs, with half the width of its interval."""
-    if not values:
+def cell(values: Sequence[Value], form: str) -> str:
+    """Mean over runs +- half the width of its 95 % interval, which is over the streams of a single run."""
+    found = [value for value in values if value is not None]
+    if not found:
         return ""
-    mean, _ = mean_and_error(values)
-    half = half_width(values)
-    return form.format(mean) + ("" if half is None else f" +- {form.replace('+', '').format(half)}")
+    means = [float(np.mean(value)) for value in found]
+    half = half_width(means if len(found) > 1 else np.ravel(found[0]).tolist())
+    return form.format(np.mean(means)) + ("" if half is None else f" +- {form.replace('+', '').format(half)}")
 
 
-def _network(name: str, found: Sequence[dict[str, Any]]) -> str:
-    """The network's own intervals, and the width of the guides: the range over targets, members and runs."""
+def network_table(title: str, found: Sequence[dict[str, Any]]) -> str:
+    """The network's own intervals by target, the means over runs, and the width of all trained guides.
+
+    Args:
+        title: what the networks are of.
+        found: of each run, as it was measured.
+    """
     mixture = np.mean([one["mixture"] for one in found], 0)
     members = np.mean([np.mean(one["members"], 0) for one in found], 0)
     lines = [
-        ["the network's own 90 % intervals, each target", "87 to 93 %", _range(mixture, PERCENT)],
-        ["the same of single members", "", _range(members, PERCENT)],
+        ["network's own 90 % intervals on held-out episodes: each target", "87 to 93 %", _range(mixture, PERCENT)],
+        ["the same of single members, the mean over members", "", _range(members, PERCENT)],
     ]
     ratios = [np.ravel(one["dispersion"]) for one in found if one["dispersion"] is not None]
     if ratios:
-        lines.append(
-            [
-                "sd of trained guides over the best of their family",
-                "0.9 to 1.1",
-                _range(np.concatenate(ratios), "{:.2f}"),
-            ]
-        )
-    return markdown_table([name, "aim", "least to most"], lines, words=2)
+        words = "sd of trained guides / the best of their family"
+        lines.append([words, "0.9 to 1.1", _range(np.concatenate(ratios), TWO)])
+    return markdown_table([title, "aim", "least to most"], lines, words=2)
 
 
 def _range(values: np.ndarray, form: str) -> str:
