@@ -10,7 +10,7 @@ import numpy as np
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.benchmarks.belief.dispersion import dispersion
-from pyro_dynamics.benchmarks.belief.figures import FIGURES, PREDICTED, Figures, return_figures
+from pyro_dynamics.benchmarks.belief.figures import FIGURES, PREDICTED, Figures
 from pyro_dynamics.benchmarks.belief.following import Decoder, follow
 from pyro_dynamics.benchmarks.belief.network import network_coverage
 from pyro_dynamics.benchmarks.belief.streams import Streams, act, kept_file
@@ -30,6 +30,8 @@ from pyro_dynamics.transitions import Transitions
 
 Part = Literal["steady", "change", "recall", "return", "network"]
 Acted = Literal["replay", "random"]
+RETURNED = ("change", "stay")
+"""Trials whose returns are compared."""
 OnStep = Callable[[int], object]
 """Called with the number of steps that were made, or taken up."""
 
@@ -58,8 +60,8 @@ class Settings:
         return "return" in self.parts and self.acting == "replay"
 
     def trials(self, family: Family) -> dict[str, Trial]:
-        """The streams that are needed, by name; returns are those of the streams with a change."""
-        needed = {*self.parts, *(["change"] if self.returns else [])}
+        """The streams that are needed, by name."""
+        needed = {*self.parts, *(RETURNED if self.returns else ())}
         return {name: make(family, self.steps, self.episodes) for name, make in TRIALS.items() if name in needed}
 
 
@@ -96,8 +98,9 @@ class MeasuredRun:
         count = len(self.methods)
         steps = {name: trial.steps for name, trial in self.trials.items()}
         followed = sum(steps[name] * (count + (name != "steady")) for name in steps if name in self.chosen.parts)
-        acting = [one for one in self.methods.values() if one != self.config.online]
-        return sum(steps.values()) + followed + (steps["change"] * (1 + len(acting)) if self.chosen.returns else 0)
+        acting = 1 + sum(one != self.config.online for one in self.methods.values())
+        acted = acting * sum(steps[name] for name in RETURNED) if self.chosen.returns else 0
+        return sum(steps.values()) + followed + acted
 
     def rows(self, on_step: OnStep) -> list[dict[str, Any]]:
         """A row for each method, one for the oracle-reset baseline, and one for the network."""
@@ -124,7 +127,7 @@ class MeasuredRun:
             if name in self.chosen.parts and (online is not None or name != "steady"):
                 row[name] = self.figures(trial, online, on_step)
         if self.chosen.returns:
-            row["return"] = self.returns(online, on_step)
+            row["return"] = {name: self.returns(self.trials[name], online, on_step) for name in RETURNED}
         if online is not None and "steady" in self.trials:
             row["update_ms"] = self.update_ms(online)
         return row
@@ -149,16 +152,15 @@ class MeasuredRun:
 
         return self.kept(trial.name, trial, online, measure, lambda: on_step(trial.steps))
 
-    def returns(self, online: OnlineConfig | None, on_step: OnStep) -> Figures:
-        """Returns with a change and without, of a method that acts itself; the run's own did so in the streams."""
-        trial = self.trials["change"]
+    def returns(self, trial: Trial, online: OnlineConfig | None, on_step: OnStep) -> list[float]:
+        """Returns of a method that acts itself; the run's own did so in the streams."""
         if online == self.config.online:
-            return return_figures(trial, self.streams(trial, on_step).returns)
+            return self.streams(trial, on_step).returns
 
         def measure(group: AgentGroup) -> Figures:
-            return return_figures(trial, self.act(trial, group, on_step, reset=online is None).returns)
+            return {"each": self.act(trial, group, on_step, reset=online is None).returns}
 
-        return self.kept("return", trial, online, measure, lambda: on_step(trial.steps))
+        return list(self.kept(f"{trial.name}-return", trial, online, measure, lambda: on_step(trial.steps))["each"])
 
     def update_ms(self, online: OnlineConfig) -> float:
         """CPU time of one update of one belief in milliseconds, the median over the first steps of one stream."""

@@ -180,13 +180,12 @@ def test_a_family_without_room_between_its_contexts_is_refused() -> None:
 
 def test_the_trials_of_a_family() -> None:
     family = find_family("pendulum-gravity")
-    steady_, change, recall = (make(family, 100, 3) for make in TRIALS.values())
+    steady_, change, stay, recall = (make(family, 100, 3) for make in TRIALS.values())
     assert steady_.starts[:14] == steady_.starts[14:]
     assert (len(steady_.schedules), steady_.rows("outside")) == (28, [12, 13, 26, 27])
-    assert change.truth()[[39, 40], :, 0].tolist() == [
-        [9] * 3 + [3] * 3 + [9] * 3 + [3] * 3,
-        [3] * 3 + [9] * 6 + [3] * 3,
-    ]
+    assert change.truth()[[39, 40], :, 0].tolist() == [[9] * 3 + [3] * 3, [3] * 3 + [9] * 3]
+    assert (stay.starts, stay.steps) == (change.starts, 200)
+    assert not any(schedule.last_change for schedule in stay.schedules)
     assert recall.truth()[::50, [0, 3], 0].tolist() == [[9, 8], [3, 2], [9, 8], [3, 2]]
     assert list(pairwise((*recall.begins, recall.steps))) == [(0, 50), (50, 100), (100, 150), (150, 200)]
     assert trained_pair(family, 3.1, 3.2) == (4.0, 2.0)

@@ -6,18 +6,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from pyro_dynamics.benchmarks.belief.following import follow
+from pyro_dynamics.benchmarks.belief.streams import act
+from pyro_dynamics.benchmarks.belief.trials import Trial
+from pyro_dynamics.diagnostics.latents.probe import ContextProbe
+from pyro_dynamics.environments import Schedule
 from pyro_dynamics.runners.benchmarks import belief_run
-from pyro_dynamics.runners.common.factory import load_run
+from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.main import main
 
 TINY = [
     *("--rounds", "1", "--steps", "20", "--episodes", "1", "--offline.min-steps", "20", "--offline.epochs", "1"),
     *("--ensemble.hidden", "8", "--ensemble.weight-decay", "0", "0", "--controller.horizon", "3"),
-    *("--controller.particles", "15", "--planner.candidates", "6", "--planner.elites", "2", "--planner.iterations", "1"),
+    *(
+        "--controller.particles",
+        "15",
+        "--planner.candidates",
+        "6",
+        "--planner.elites",
+        "2",
+        "--planner.iterations",
+        "1",
+    ),
 ]
 SHORT = ["--steps", "20", "--episodes", "1"]
-OWN, PAPER = "changepoint:kalman", "recursive:svi:steps=2"
+OWN, FURTHER = "recursive:kalman", "power:svi:steps=2"
 
 
 def train(folder: Path, *flags: str) -> Path:
@@ -28,7 +43,7 @@ def train(folder: Path, *flags: str) -> Path:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     place = tmp_path_factory.mktemp("runs")
-    return [train(place / f"run-{seed}", "--seed", str(seed)) for seed in (0, 1)]
+    return [train(place / f"run-{seed}", "--belief", "recursive", "--seed", str(seed)) for seed in (0, 1)]
 
 
 def measured(runs: list[Path], out: Path, *flags: str) -> list[dict[str, Any]]:
@@ -47,18 +62,20 @@ def test_every_figure_of_every_run_and_method(
         (run.name, method) for run in runs for method in (OWN, "oracle-reset", None)
     ]
     own, reset, network = rows[:3]
-    assert set(own) == {"family", "run", "seed", "method", "reference", *belief_run.TRIALS, "return", "update_ms"}
+    parts = {"steady", "change", "recall", "return", "update_ms"}
+    assert set(own) == {"family", "run", "seed", "method", "reference"} | parts
     assert len(own["steady"]["inside"]["coverage"]) == len(own["steady"]["log_predictive"]) == 24
     assert len(own["steady"]["outside"]["coverage"]) == 4
     assert len(own["steady"]["z2_latent"]) == len(own["steady"]["z2_decoded"]) == 12
     assert len(own["change"]["steps"]) == len(own["return"]["change"]) == len(own["return"]["stay"]) == 2
     assert "steady" not in reset
-    assert own["return"] != reset["return"]
-    assert len(network["network"]["mixture"]) == 3
+    assert own["change"]["end_error"] != reset["change"]["end_error"]
+    assert own["return"]["stay"] == reset["return"]["stay"]  # where nothing changes a recursive belief is its reset
+    assert len(network["network"]["mixture"]) == 2
     assert [len(one) for one in network["network"]["dispersion"]] == [2] * 5
     for line in ("decoded truth in the 90 % interval", "return less oracle reset's", "second visit / first", "sd of"):
         assert line in first
-    assert "| pendulum-gravity, 2 runs | aim | changepoint:kalman | oracle-reset |" in first
+    assert "| pendulum-gravity, 2 runs | aim | recursive:kalman | oracle-reset |" in first
 
     def not_again(*_: Any, **__: Any) -> None:
         raise AssertionError("it was measured before")
@@ -69,13 +86,30 @@ def test_every_figure_of_every_run_and_method(
         assert measured(runs, tmp_path / "again.json", *flags) == rows
     with monkeypatch.context() as patch:  # a further method follows the streams that are there
         patch.setattr(belief_run, "act", not_again)
-        more = measured(runs, tmp_path / "more.json", *flags, PAPER, "--parts", "steady", "change")
-    assert [row["method"] for row in more[:4]] == [OWN, PAPER, "recursive:kalman", "oracle-reset"]
+        more = measured(runs, tmp_path / "more.json", *flags, FURTHER, "--parts", "steady", "change")
+    assert [row["method"] for row in more[:4]] == [OWN, FURTHER, "power:kalman", "oracle-reset"]
     assert more[0]["steady"] == own["steady"]
-    assert more[1]["reference"] == "recursive:kalman"
+    assert more[1]["reference"] == "power:kalman"
     capsys.readouterr()
     assert main(["benchmark", "belief", "--report", str(tmp_path / "rows.json")]) == 0
     assert first.endswith(capsys.readouterr().out)
+
+
+def test_beliefs_that_follow_a_stream_end_where_those_of_the_one_who_acted_did(runs: list[Path]) -> None:
+    family, trained = load_run(runs[0])[2:]
+    probe = ContextProbe(trained.beliefs()[0].numpy(), family.train)
+    trial = Trial("change", (Schedule(((0, 9.0), (10, 3.0))), Schedule.constant(3.0)), ("change", "stay"), 20)
+    ends = []
+    for reset in (False, True):
+        acting, following = (group_for(trained, family, trial.starts) for _ in range(2))
+        made = act(acting, family, trial, seed=0, reset=reset)
+        found = follow(following, made, probe.predict, trial.schedules, reset=reset)
+        for one, other in zip(acting.beliefs(), following.beliefs(), strict=True):
+            assert torch.allclose(one, other, rtol=1e-4, atol=1e-6)
+        mean = probe.predict(following.beliefs()[0].numpy())
+        assert ((found.low[-1, :, 0] < mean) & (mean < found.high[-1, :, 0])).all()
+        ends.append(following.beliefs()[0])
+    assert not torch.allclose(ends[0], ends[1])
 
 
 def test_random_streams_need_no_plan_and_have_no_returns(
@@ -98,7 +132,7 @@ def test_random_streams_need_no_plan_and_have_no_returns(
 
 
 def test_several_parameters_are_judged_each_by_itself(tmp_path: Path) -> None:
-    run = train(tmp_path / "run", "cartpole-force-length")
+    run = train(tmp_path / "run", "cartpole-force-length", "--belief", "recursive")
     (row, _) = measured([run], tmp_path / "rows.json", "--acting", "random", "--parts", "steady", "change")
     assert all(0 <= share <= 1 for share in row["steady"]["inside"]["coverage"])
     assert len(row["steady"]["z2_decoded"]) == 12

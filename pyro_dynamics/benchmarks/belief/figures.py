@@ -28,7 +28,7 @@ def steady_figures(trial: Trial, found: Followed, scale: np.ndarray) -> Figures:
         and ``width``; ``z2_latent`` and ``z2_decoded`` over pairs of episodes of one context, and ``log_predictive`` in
         nats over streams, inside alone. ``z2_latent`` is None for latents too large for their covariance to be known.
     """
-    truth, half = trial.truth()[: len(found.mean)], len(found.mean) // 2
+    truth, half = trial.truth(), trial.steps // 2
     share = covered(found.low[half:], found.high[half:], truth[half:])
     error = (np.abs(found.mean - truth)[half:] / scale).mean(axis=(0, 2))
     width = ((found.high - found.low)[half:] / scale).mean(axis=(0, 2))
@@ -52,18 +52,17 @@ def change_figures(trial: Trial, found: Followed, scale: np.ndarray) -> Figures:
     """Steps until 90 % of the true move is made, and where the beliefs end.
 
     Returns:
-        Of each stream with a change: ``steps`` (None for never), ``end_coverage`` (share of the last 20 steps with the
+        Of each stream: ``steps`` (None for never), ``end_coverage`` (share of the last 20 steps with the
         truth in the interval), ``end_error`` as a share of the move; and ``left``, the steps after the change.
     """
-    rows, truth = trial.rows("change"), trial.truth()[: len(found.mean)]
-    step = trial.schedules[rows[0]].last_change
-    share = [move_made(found.mean[step:, k], truth[0, k], truth[-1, k], scale) for k in rows]
+    truth, step = trial.truth(), trial.schedules[0].last_change
+    share = [move_made(found.mean[step:, k], *truth[[0, -1], k], scale) for k in range(len(trial.schedules))]
     last = slice(-SETTLED, None)
     return {
         "steps": [steps_to_follow(one) for one in share],
-        "end_coverage": covered(found.low[last], found.high[last], truth[last])[rows].tolist(),
+        "end_coverage": covered(found.low[last], found.high[last], truth[last]).tolist(),
         "end_error": [float(np.abs(one[last] - 1).mean()) for one in share],
-        "left": len(found.mean) - step,
+        "left": trial.steps - step,
     }
 
 
@@ -87,11 +86,6 @@ def recall_figures(trial: Trial, found: Followed, scale: np.ndarray) -> Figures:
         ]
         result[group] = dict(zip(("first", "second"), steps, strict=True))
     return result
-
-
-def return_figures(trial: Trial, returns: list[float]) -> Figures:
-    """Returns of each stream, with a change and without."""
-    return {group: [returns[k] for k in trial.rows(group)] for group in ("change", "stay")}
 
 
 FIGURES = {"steady": steady_figures, "change": change_figures, "recall": recall_figures}

@@ -71,7 +71,8 @@ def _rms(*path: str) -> Callable[[Compared], Value]:
 def _difference(reference: str, *path: str) -> Callable[[Compared], Value]:
     def value(of: Compared) -> Value:
         one, other = _at(of.row, *path), _at(getattr(of, reference), *path)
-        return None if one is None or other is None else np.subtract(one, other).tolist()
+        itself = of.row is getattr(of, reference)
+        return None if one is None or other is None or itself else np.subtract(one, other).tolist()
 
     return value
 
@@ -113,7 +114,7 @@ LINES = (
     Line(
         "the same / oracle reset's",
         "at most 1.2",
-        lambda of: _ratio(recovery(of.row), recovery(of.reset)),
+        lambda of: None if of.row is of.reset else _ratio(recovery(of.row), recovery(of.reset)),
         TWO,
     ),
     Line("truth in the 90 % interval at the end", "85 to 95 %", _figure("change", "end_coverage"), PERCENT),

@@ -55,14 +55,17 @@ def steady_trial(family: Family, steps: int, _: int = 2) -> Trial:
 
 
 def change_trial(family: Family, steps: int, episodes: int) -> Trial:
-    """The family's example schedule over twice the steps in both directions, and its two contexts without a change."""
+    """The family's example schedule over twice the steps, in both directions."""
     schedule = example_schedule(family, 2 * steps)
     (_, a), (step, b) = schedule.changes
-    back = Schedule(((0, b), (step, a)))
-    kinds = {"change": (Schedule(((0, a), (step, b))), back), "stay": (Schedule.constant(a), Schedule.constant(b))}
-    made = [(one, name) for name, some in kinds.items() for one in some for _ in range(episodes)]
-    schedules, groups = zip(*made, strict=True)
-    return Trial("change", schedules, groups, 2 * steps)
+    both = Schedule(((0, a), (step, b))), Schedule(((0, b), (step, a)))
+    return Trial("change", tuple(one for one in both for _ in range(episodes)), ("change",) * 2 * episodes, 2 * steps)
+
+
+def stay_trial(family: Family, steps: int, episodes: int) -> Trial:
+    """The two contexts of that schedule for as long, without a change."""
+    starts = change_trial(family, steps, episodes).starts
+    return Trial("stay", tuple(map(Schedule.constant, starts)), ("stay",) * len(starts), 2 * steps)
 
 
 def recall_trial(family: Family, steps: int, episodes: int) -> Trial:
@@ -106,6 +109,7 @@ def pairs(rows: Sequence[int]) -> tuple[list[int], list[int]]:
 TRIALS: dict[str, Callable[[Family, int, int], Trial]] = {
     "steady": steady_trial,
     "change": change_trial,
+    "stay": stay_trial,
     "recall": recall_trial,
 }
 """Each made out of a family, the steps of a stream, and the streams of each schedule."""
