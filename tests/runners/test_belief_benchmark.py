@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from pyro_dynamics.benchmarks.belief import trials
 from pyro_dynamics.benchmarks.belief.following import follow
 from pyro_dynamics.benchmarks.belief.streams import act
 from pyro_dynamics.benchmarks.belief.trials import Trial
@@ -33,6 +34,11 @@ TINY = [
 ]
 SHORT = ["--steps", "20", "--episodes", "1"]
 OWN, FURTHER = "recursive:kalman", "power:svi:steps=2"
+
+
+@pytest.fixture(autouse=True)
+def few_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "INSIDE", 3)
 
 
 def train(folder: Path, *flags: str) -> Path:
@@ -64,9 +70,9 @@ def test_every_figure_of_every_run_and_method(
     own, reset, network = rows[:3]
     parts = {"steady", "change", "recall", "return", "update_ms"}
     assert set(own) == {"family", "run", "seed", "method", "reference"} | parts
-    assert len(own["steady"]["inside"]["coverage"]) == len(own["steady"]["log_predictive"]) == 24
+    assert len(own["steady"]["inside"]["coverage"]) == len(own["steady"]["log_predictive"]) == 6
     assert len(own["steady"]["outside"]["coverage"]) == 4
-    assert len(own["steady"]["z2_latent"]) == len(own["steady"]["z2_decoded"]) == 12
+    assert len(own["steady"]["z2_latent"]) == len(own["steady"]["z2_decoded"]) == 3
     assert len(own["change"]["steps"]) == len(own["return"]["change"]) == len(own["return"]["stay"]) == 2
     assert "steady" not in reset
     assert own["change"]["end_error"] != reset["change"]["end_error"]
@@ -135,7 +141,7 @@ def test_several_parameters_are_judged_each_by_itself(tmp_path: Path) -> None:
     run = train(tmp_path / "run", "cartpole-force-length", "--belief", "recursive")
     (row, _) = measured([run], tmp_path / "rows.json", "--acting", "random", "--parts", "steady", "change")
     assert all(0 <= share <= 1 for share in row["steady"]["inside"]["coverage"])
-    assert len(row["steady"]["z2_decoded"]) == 12
+    assert len(row["steady"]["z2_decoded"]) == 3
     assert all(value >= 0 for value in row["change"]["end_error"])
 
 

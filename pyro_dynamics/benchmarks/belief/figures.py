@@ -56,7 +56,7 @@ def change_figures(trial: Trial, found: Followed, scale: np.ndarray) -> Figures:
         truth in the interval), ``end_error`` as a share of the move; and ``left``, the steps after the change.
     """
     truth, step = trial.truth(), trial.schedules[0].last_change
-    share = [move_made(found.mean[step:, k], *truth[[0, -1], k], scale) for k in range(len(trial.schedules))]
+    share = [move_made(found.mean[step:, k], truth[0, k], truth[-1, k], scale) for k in range(len(trial.schedules))]
     last = slice(-SETTLED, None)
     return {
         "steps": [steps_to_follow(one) for one in share],

@@ -13,6 +13,8 @@ from pyro_dynamics.transitions import Transitions
 
 DRAWS = 64
 """Of each environment's latent."""
+ROWS = 500
+"""Predicted at once, for the memory that they take."""
 
 
 @torch.no_grad()
@@ -29,12 +31,16 @@ def network_coverage(agent: Agent, held_out: Transitions, seed: int = 0) -> dict
         itself, ``[M][T]``.
     """
     generator = derive_generator(seed, "belief benchmark", "network")
-    with drawing_from(generator):
-        latents = agent.posterior().sample((DRAWS,))[:, held_out.environment]
-    targets = agent.task.targets(held_out.state, held_out.next_state)
-    pit: Tensor = marginal_cdf(agent.observation(held_out.state, held_out.action, latents), targets)  # [n, M, B, T]
-    members = [_inside(pit[:, m].mean(0)) for m in range(pit.shape[1])]
-    return {"mixture": _inside(pit.mean((0, 1))), "members": members}
+    mixture, members = [], []
+    for rows in torch.arange(len(held_out)).split(ROWS):
+        some = held_out.select(rows)
+        with drawing_from(generator):
+            latents = agent.posterior().sample((DRAWS,))[:, some.environment]
+        targets = agent.task.targets(some.state, some.next_state)
+        pit: Tensor = marginal_cdf(agent.observation(some.state, some.action, latents), targets)  # [n, M, B, T]
+        mixture.append(pit.mean((0, 1)))
+        members.append(pit.mean(0))
+    return {"mixture": _inside(torch.cat(mixture)), "members": [_inside(one) for one in torch.cat(members, 1)]}
 
 
 def _inside(pit: Tensor) -> list[float]:
