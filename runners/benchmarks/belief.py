@@ -1,7 +1,8 @@
 """pyro-dynamics benchmark belief: what the beliefs of trained runs are worth on environments never seen."""
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -9,7 +10,7 @@ from typing import Any, get_args
 from pyro_dynamics.benchmarks.belief.table import table_of
 from pyro_dynamics.benchmarks.recording import Recording
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.io.reuse import differing
+from pyro_dynamics.io.reuse import as_stored
 from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.benchmarks.belief_run import Acted, MeasuredRun, Part, Settings
 from pyro_dynamics.runners.benchmarks.common import RecordFlags
@@ -32,7 +33,8 @@ class BeliefFlags(RecordFlags):
     """
 
     runs: tuple[Path, ...] = ()
-    """Folders of trained runs of latent agents in families with numeric contexts; those of one family are its seeds."""
+    """Folders of trained runs of latent agents in families with numeric contexts; those that differ in
+    their seed alone are averaged."""
     methods: tuple[str, ...] = ()
     """Each BELIEF:UPDATE, with settings behind a second colon: changepoint:kalman:hazard=0.01,temperature=0.5. What it
     does not name is as in the run. By default the run's own settings. A reference is always added: the same belief with
@@ -74,32 +76,42 @@ def measure_rows(flags: BeliefFlags) -> tuple[dict[str, Any], list[dict[str, Any
     for path in flags.runs:  # all are looked at before the first takes its time
         folder = path / "belief-benchmark" if flags.folder is None else flags.folder / path.name
         runs.append(MeasuredRun(path, flags.methods, settings, folder, flags.again))
-    require_seeds(runs)
+    require_names(runs)
     rows = []
     with progress_bar(total=sum(one.total for one in runs), unit="step") as bar:
-        for one in runs:
+        for one, setup in zip(runs, setups(runs), strict=True):
             bar.set_description(one.path.name)
-            rows += one.rows(bar.update)
+            rows += [{"setup": setup, **row} for row in one.rows(bar.update)]
     return asdict(settings), rows
 
 
-def require_seeds(runs: Sequence[MeasuredRun]) -> None:
-    """Refuse runs of one family that differ in more than their seed, and runs whose folders have one name.
-
-    Raises:
-        UserError: naming both.
-    """
+def require_names(runs: Sequence[MeasuredRun]) -> None:
+    """Refuse runs whose folders have one name, by which their rows are known; raises :class:`UserError`."""
     name, count = Counter(one.path.name for one in runs).most_common(1)[0]
     if count > 1:
         raise UserError(f"{count} runs are called {name!r}: copy one of them to a folder of another name")
-    first: dict[str, MeasuredRun] = {}
-    for run in runs:
-        there = first.setdefault(run.config.family, run)
-        if others := differing(to_json(there.config), to_json(run.config), ("seed", "device")):
-            raise UserError(
-                f"{there.path.name} and {run.path.name} differ in {', '.join(others)}, and the runs of one family are "
-                "averaged as its seeds: measure them one after the other"
-            )
+
+
+def setups(runs: Sequence[MeasuredRun]) -> list[str]:
+    """What each run is a seed of: its family, and the settings in which it differs from other runs of that family."""
+    flat = [flattened(as_stored(to_json(one.config))) for one in runs]
+    names = []
+    for settings in flat:
+        family = [one for one in flat if one["family"] == settings["family"]]
+        keys = dict.fromkeys(key for one in family for key in one if key not in ("seed", "device", "preset"))
+        differing = [key for key in keys if len({json.dumps(one.get(key)) for one in family}) > 1]
+        words = [f"{key.replace('_config', '')} {settings[key]}" for key in differing if key in settings]
+        names.append(", ".join([settings["family"], *words]))
+    return names
+
+
+def flattened(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        inner = flattened(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+        found |= inner
+    return found
 
 
 def table(recording: Recording) -> str:

@@ -69,7 +69,7 @@ def test_every_figure_of_every_run_and_method(
     ]
     own, reset, network = rows[:3]
     parts = {"steady", "change", "recall", "return", "update_ms"}
-    assert set(own) == {"family", "run", "seed", "method", "reference"} | parts
+    assert set(own) == {"setup", "family", "run", "seed", "method", "reference"} | parts
     assert len(own["steady"]["inside"]["coverage"]) == len(own["steady"]["log_predictive"]) == 6
     assert len(own["steady"]["outside"]["coverage"]) == 4
     assert len(own["steady"]["z2_latent"]) == len(own["steady"]["z2_decoded"]) == 3
@@ -145,18 +145,31 @@ def test_several_parameters_are_judged_each_by_itself(tmp_path: Path) -> None:
     assert all(value >= 0 for value in row["change"]["end_error"])
 
 
+def test_runs_that_differ_in_more_than_their_seed_have_tables_of_their_own(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(runs[0], other := tmp_path / "other")
+    config = json.loads((other / "config.json").read_text())
+    config["offline"]["epochs"] = 7
+    (other / "config.json").write_text(json.dumps(config))
+    kept = ["--folder", str(tmp_path / "kept")]
+    rows = measured([*runs, other], tmp_path / "rows.json", *kept, "--parts", "network")
+    assert [row["setup"].removeprefix("pendulum-gravity, ") for row in rows] == [
+        *["offline.epochs 1"] * 2,
+        "offline.epochs 7",
+    ]
+    text = capsys.readouterr().out
+    assert "| pendulum-gravity, offline.epochs 1, 2 runs |" in text
+    assert "| pendulum-gravity, offline.epochs 7, 1 run |" in text
+
+
 def test_mistakes_get_one_line(runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(runs[0], same := tmp_path / "run-0")
-    other = tmp_path / "other"
-    shutil.copytree(runs[0], other)
-    config = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps({**config, "rounds": 7}))
     names = train(tmp_path / "names", "halfcheetah-crippled")
     general = train(tmp_path / "general", "--agent", "generalist")
     cases = {
         "give folders of trained runs": [],
         "2 runs are called 'run-0'": ["--runs", str(runs[0]), str(same)],
-        "differ in rounds": ["--runs", str(runs[0]), str(other)],
         "with numeric parameters": ["--runs", str(names)],
         "an agent that infers a latent": ["--runs", str(general)],
         "--steps must be at least 20": ["--runs", str(runs[0]), "--steps", "19"],
