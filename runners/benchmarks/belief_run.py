@@ -26,6 +26,7 @@ from pyro_dynamics.io.reuse import stored_result, write_result
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, online_for
 from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.common.online_words import online_word, read_online
+from pyro_dynamics.seeding import derive_seed
 from pyro_dynamics.transitions import Transitions
 
 Part = Literal["steady", "change", "recall", "return", "network"]
@@ -89,6 +90,7 @@ class MeasuredRun:
         self.fingerprint = self.trained.fingerprint()
         self.decode: Decoder = ContextProbe(self.trained.beliefs()[0].numpy(), self.family.train).predict
         self.trials = settings.trials(self.family)
+        self.seed = derive_seed(settings.seed, "belief benchmark", self.config.seed)  # runs must not share streams
         self.folder = make_folder(folder)
         self._streams: dict[str, Streams] = {}
 
@@ -143,7 +145,7 @@ class MeasuredRun:
                 self.streams(trial, on_step),
                 self.decode,
                 trial.schedules,
-                self.chosen.seed,
+                self.seed,
                 predicted,
                 reset=online is None,
                 on_step=partial(on_step, 1),
@@ -170,7 +172,7 @@ class MeasuredRun:
         def measure(_: AgentGroup) -> Figures:
             streams = self.streams(trial, lambda _: None).first(1, PREDICTED)
             group = self.group(online, trial, environments=1)
-            found = follow(group, streams, self.decode, trial.schedules[:1], self.chosen.seed)
+            found = follow(group, streams, self.decode, trial.schedules[:1], self.seed)
             return {"median": float(np.median(found.update_ms))}
 
         return float(self.kept("update", trial, online, measure, lambda: None)["median"])
@@ -218,7 +220,7 @@ class MeasuredRun:
         self, trial: Trial, group: AgentGroup, on_step: OnStep, random: bool = False, reset: bool = False
     ) -> Streams:
         """Act in all environments of a trial."""
-        return act(group, self.family, trial, self.chosen.seed, random, reset, partial(on_step, 1))
+        return act(group, self.family, trial, self.seed, random, reset, partial(on_step, 1))
 
     def group(self, online: OnlineConfig, trial: Trial, environments: int | None = None) -> AgentGroup:
         """Fresh beliefs about a trial's environments, or about so many of them."""
@@ -229,7 +231,7 @@ class MeasuredRun:
         schedules = [one.changes for one in trial.schedules]
         values = {"network": self.fingerprint, "schedules": schedules, "begins": trial.begins, "steps": trial.steps}
         own = {} if self.chosen.acting == "random" else {"own": repr(self.config.online)}
-        return {**values, "seed": self.chosen.seed, "acting": self.chosen.acting, **own}
+        return {**values, "seed": self.seed, "acting": self.chosen.acting, **own}
 
     @property
     def baseline(self) -> OnlineConfig:

@@ -199,6 +199,12 @@ def test_random_streams_are_those_of_their_seed_and_contexts(tmp_path: Any) -> N
     assert made.state.shape == (8, 2, 3)
     assert not torch.equal(made.next_state[3], made.state[4])  # a new episode began
     assert torch.equal(made.next_state[4], made.state[5])
+    back = Trial("recall", (Schedule(((0, 3.0), (4, 9.0), (8, 3.0))),), ("unseen",), 12, (0, 4, 8))
+    visits = act(group(1), family, back, seed=0, random=True)
+    for name in ("state", "action", "next_state"):  # what comes again differs by what is known alone
+        values = getattr(visits, name)
+        assert torch.equal(values[:4], values[8:])
+        assert not torch.equal(values[:4], values[4:8])
     made.save(tmp_path / "streams.npz")
     again = Streams.load(tmp_path / "streams.npz")
     assert all(torch.equal(value, getattr(again, name)) for name, value in vars(made).items())

@@ -104,12 +104,14 @@ def act(
         reset: whether the beliefs return to the prior when the truth changes, as the oracle-reset baseline's.
         on_step: called after each step.
     """
-    change = ContextChange(group, trial.schedules, reset)
-    draws = derive_generator(seed, "belief benchmark", "act")
-    made: list[Step] = []
+    change, made = ContextChange(group, trial.schedules, reset), list[Step]()
+    contexts = [[schedule.at(begin) for schedule in trial.schedules] for begin in trial.begins]
     for episode, (begin, end) in enumerate(pairwise((*trial.begins, trial.steps))):
         envs = family.make_vector([later(one, begin) for one in trial.schedules], end - begin)
-        seeds = [derive_seed(seed, "belief benchmark", "reset", episode, k) for k in range(envs.num_envs)]
+        # What comes again begins in the same states, with the same random actions: visits differ by what is known.
+        first = contexts.index(contexts[episode])
+        seeds = [derive_seed(seed, "belief benchmark", "reset", first, k) for k in range(envs.num_envs)]
+        draws = derive_generator(seed, "belief benchmark", "act", first)
         acting = Acting(random=random, updates=not random, before_step=lambda t, begin=begin: change(begin + t))  # type: ignore[misc]
         try:
             for step in act_and_update(group, envs, seeds, draws, acting):
