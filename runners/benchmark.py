@@ -17,6 +17,7 @@ BENCHMARKS = {
     "speed": "times of plans, updates and training, and mbrl-lib's where it is installed (the default)",
     "scaling": "how the cost of a plan grows with each of its sizes",
     "planners": "returns of every planner with one trained model",
+    "belief": "what beliefs are worth on unseen contexts and after changes",
     "collapse": "what keeps a latent from being ignored",
     "guides": "two guides on one network, weighed and compared",
     "cadm": "returns on CaDM's benchmark families",

@@ -1,0 +1,1 @@
+"""What beliefs are worth on environments never seen: the measures of ``pyro-dynamics benchmark belief``."""
