@@ -105,7 +105,8 @@ def diagnose_stream(agent: Agent, evidence: Evidence, every: int = 10) -> Stream
         _refuse_another_run(agent, evidence.transitions, latent)
         trouble += not_finite(latent)
         if not trouble:
-            steps = checkpoints(since, every, latent.shape[1] * agent.model.likelihood.members)
+            if agent.guide.infers:  # else the belief is in closed form, and what is reported of it has no joint density
+                steps = checkpoints(since, every, latent.shape[1] * agent.model.likelihood.members)
             judged = [_judge(agent, evidence, since[t], t) for t in steps]
             trouble += wrong_posterior(steps, judged, since)
             decoded, error, compared, outside = _beside_truth(evidence, latent, since)
@@ -224,7 +225,7 @@ def running_coverage(coverage: np.ndarray) -> np.ndarray:
 
 def _refuse_another_run(agent: Agent, data: Transitions, latent: np.ndarray) -> None:
     sizes = (data.state.shape[1], data.action.shape[1], latent.shape[2])
-    wanted = (agent.task.state_dim, agent.task.action_dim, agent.latent_dim)
+    wanted = (agent.task.state_dim, agent.task.action_dim, agent.belief_dim)
     if sizes != wanted:
         raise UserError(
             f"the adaptation has states, actions and latents of sizes {sizes}, the run {wanted}: give the run that "
