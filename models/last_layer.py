@@ -1,4 +1,4 @@
-"""An ensemble whose last layer may differ between environments: features are learned once, and the layer is inferred."""
+"""An ensemble whose last layer may differ between environments: features are learned once, the layer is inferred."""
 
 from collections.abc import Callable
 
@@ -55,7 +55,8 @@ class LastLayerEnsemble(Ensemble):
         """What the last layer is given, ``[..., M, B, F + A] -> [..., M, B, F]``; the last feature is 1."""
         x = self._hidden(self._normalised(inputs).reshape(-1, *inputs.shape[-3:]).transpose(0, 1).flatten(1, 2))
         x = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
-        return x.unflatten(1, (-1, inputs.shape[-2])).transpose(0, 1).reshape(*inputs.shape[:-1], -1)
+        rows: Tensor = x.unflatten(1, (-1, inputs.shape[-2])).transpose(0, 1)
+        return rows.reshape(*inputs.shape[:-1], -1)
 
     def trained_layer(self) -> Tensor:
         """The last layer for the mean as it was trained, ``[M, F, T]``."""
@@ -77,7 +78,7 @@ class LastLayerEnsemble(Ensemble):
             return super().forward(inputs, latent)
         layers = latent.unflatten(-1, self.layer_shape).diagonal(dim1=-5, dim2=-3)  # [..., B, F, T, M]
         location = torch.einsum("...mbf,...bftm->...mbt", self.features(inputs), layers)
-        return location, self._scale_of(location)
+        return location, self.noise.to(location).unsqueeze(-2).expand_as(location)
 
     def for_particles(self, latents: Tensor, candidates: int) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """The dynamics of a planner's particles, each with matrices of its own that it keeps: one product for each.
@@ -90,14 +91,12 @@ class LastLayerEnsemble(Ensemble):
             A function of inputs ``[M, K C P / M, F + A]`` that ignores its second argument.
         """
         shape = (latents.shape[1], candidates, latents.shape[2])
+        noise = self.noise.to(latents).unsqueeze(1)
         own = latents.unflatten(-1, self.layer_shape).diagonal(dim1=0, dim2=3).movedim(-1, 0).contiguous()
 
         def dynamics(inputs: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
             features = self.features(inputs).unflatten(1, shape).transpose(2, 3)  # [M, K, P / M, C, F]
             location = (features @ own).transpose(2, 3).flatten(1, 3)
-            return location, self._scale_of(location)
+            return location, noise.expand_as(location)
 
         return dynamics
-
-    def _scale_of(self, location: Tensor) -> Tensor:
-        return self.noise.to(location).unsqueeze(-2).expand_as(location)

@@ -5,7 +5,7 @@ linear layer on top of them, as in ARCADE (arXiv:2512.14331) and in Levy (arXiv:
 (arXiv:1807.08912).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,10 @@ from pyro_dynamics.transitions import Transitions
 
 ROWS = 4096
 """Rows whose features are held at once."""
+BEGINNING = 50
+"""First steps of an episode, by which the prior of an environment never seen is judged."""
+EPISODES = 8
+"""Of each environment, whose first steps are taken."""
 
 
 class LastLayerAgent(Agent):
@@ -46,7 +50,7 @@ class LastLayerAgent(Agent):
         return self.belief.networks
 
     def reported_posterior(self) -> Distribution:
-        """The belief along the directions in which trained environments differ, batch ``[K]``, event ``[belief_dim]``."""
+        """The belief along the directions in which trained environments differ, ``[K]`` and ``[belief_dim]``."""
         return self.belief.reported()
 
     def train(
@@ -54,7 +58,7 @@ class LastLayerAgent(Agent):
     ) -> float:
         """Fit the networks as a generalist's, and then the prior of their last layer."""
         elbo = super().train(data, generator, on_epoch)
-        self._fit_prior(self._moments(data))
+        self._fit_prior(data)
         return elbo
 
     def refit(self, *_: Any, **__: Any) -> Agent:
@@ -66,27 +70,32 @@ class LastLayerAgent(Agent):
         raise UserError("the last layer's posterior is known in closed form: there is no guide to fit again")
 
     @torch.no_grad()
-    def _moments(self, data: Transitions) -> Moments:
-        """All that the regression takes from the data of the K environments."""
+    def _moments(self, data: Transitions, parts: Sequence[Tensor]) -> Moments:
+        """All that the regression takes from parts of the data, each given by its rows."""
         inputs, targets = self.task.inputs(data.state, data.action), self.task.targets(data.state, data.next_state)
         members, width, size = self._networks.prior_mean.shape
         wide: Any = {"dtype": torch.float64}
-        squares = torch.zeros(self.environments, members, width, width, **wide)
-        products = torch.zeros(self.environments, members, width, size, **wide)
-        of_targets = torch.zeros(self.environments, size, **wide)
-        for k in range(self.environments):
-            for rows in (data.environment == k).nonzero().squeeze(1).split(ROWS):
+        squares = torch.zeros(len(parts), members, width, width, **wide)
+        products = torch.zeros(len(parts), members, width, size, **wide)
+        of_targets = torch.zeros(len(parts), size, **wide)
+        for k, part in enumerate(parts):
+            for rows in part.split(ROWS):
                 features = self._networks.features(inputs[rows].expand(members, -1, -1)).double()
                 own = targets[rows].double()
                 squares[k] += features.mT @ features
                 products[k] += features.mT @ own
                 of_targets[k] += own.square().sum(0)
-        return Moments(squares, products, of_targets, data.environment.bincount(minlength=self.environments).double())
+        return Moments(squares, products, of_targets, torch.tensor([len(part) for part in parts], **wide))
 
     @torch.no_grad()
-    def _fit_prior(self, moments: Moments) -> None:
+    def _fit_prior(self, data: Transitions) -> None:
         """Keep the prior with the networks, and begin where the trained environments are."""
-        networks, found = self._networks, fit_prior(moments, self._networks.trained_layer())
+        networks = self._networks
+        moments = self._moments(data, [(data.environment == k).nonzero()[:, 0] for k in range(self.environments)])
+        episodes = _some_episodes(data, self.environments)
+        environment = data.environment[torch.stack([rows[0] for rows in episodes])]
+        beginnings = self._moments(data, [rows[:BEGINNING] for rows in episodes])
+        found = fit_prior(moments, beginnings, environment, networks.trained_layer())
         networks.prior_mean.copy_(found.prior.mean)
         networks.prior_covariance.copy_(found.prior.covariance)
         networks.noise.copy_(found.noise)
@@ -128,7 +137,9 @@ class LastLayerAgent(Agent):
 
     def state_dict(self) -> dict[str, Any]:
         """Also what is believed of the environments that were trained on."""
-        return super().state_dict() | {"layers": {"mean": self.belief.start.mean, "covariance": self.belief.start.covariance}}
+        return super().state_dict() | {
+            "layers": {"mean": self.belief.start.mean, "covariance": self.belief.start.covariance}
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave.
@@ -143,3 +154,12 @@ class LastLayerAgent(Agent):
         ):
             raise UserError("the checkpoint is from another architecture than the configuration: its layers are others")
         self.belief.start_at(Layers(layers["mean"], layers["covariance"]))
+
+
+def _some_episodes(data: Transitions, environments: int) -> list[Tensor]:
+    """Rows of some episodes of each of K environments, evenly spread over all rounds."""
+    every, found = data.episodes(), []
+    for k in range(environments):
+        own = [rows for rows in every if int(data.environment[rows[0]]) == k]
+        found += [own[i] for i in torch.linspace(0, len(own) - 1, min(EPISODES, len(own))).long().tolist()]
+    return found

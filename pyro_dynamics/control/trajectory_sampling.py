@@ -28,9 +28,9 @@ class TrajectorySampler:
 
     Args:
         dynamics: the ensemble, or a model's hook (:func:`pyro_dynamics.observation.dynamics_of`); it may have
-            another form for the many rows of a plan (see :meth:`for_planning`), and for particles whose latents are too
-            large to repeat for every row: ``for_particles(latents, candidates)``, of latents ``[M, K, P / M, d]``, gives
-            dynamics of inputs alone. If it draws targets itself, by a method
+            another form for the many rows of a plan (see :meth:`for_planning`), and for particles whose latents are
+            too large to repeat for every row: ``for_particles(latents, candidates)``, of latents
+            ``[M, K, P / M, d]``, gives dynamics of inputs alone. If it draws targets itself, by a method
             ``sample_targets(inputs, latent, generator)``, it does so unless the noise is common.
         task: features, targets, reward and termination.
         members: number M of members.

@@ -54,7 +54,9 @@ def build_agent(config: RunConfig, family: Family, actions: Space, environments:
     bounds = (torch.from_numpy(actions.low).float(), torch.from_numpy(actions.high).float())  # type: ignore[attr-defined]
     if config.agent == "last-layer":
         belief = last_layer_belief(config.online)
-        return LastLayerAgent(model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner)
+        return LastLayerAgent(
+            model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner
+        )
     belief = paper_belief if guide.context_given else config.online.factory()  # an oracle has no belief to update
     return Agent(model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner)
 

@@ -75,9 +75,7 @@ class LastLayerBelief(Belief):
     def reported(self) -> Distribution:
         """The belief along the few directions in which the trained environments differ most: event shape ``[r]``."""
         networks = self.networks
-        return along(
-            networks.directions, networks.prior_mean, self.runs.with_coming(), self.layers, networks.noise
-        )
+        return along(networks.directions, networks.prior_mean, self.runs.with_coming(), self.layers, networks.noise)
 
     def predictive(self, inputs: Tensor, environment: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The exact prediction of each row: a mixture of Gaussians over C = H + 1 runs and M members.

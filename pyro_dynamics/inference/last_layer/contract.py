@@ -8,7 +8,7 @@ from pyro_dynamics.contracts import DynamicsModel, Likelihood
 
 
 class LastLayerNetworks(Likelihood, Protocol):
-    """Networks whose last layer may differ between environments: see :class:`pyro_dynamics.models.LastLayerEnsemble`."""
+    """Networks whose last layer may differ between environments: :class:`pyro_dynamics.models.LastLayerEnsemble`."""
 
     prior_mean: Tensor
     prior_covariance: Tensor

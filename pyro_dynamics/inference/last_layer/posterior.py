@@ -61,9 +61,7 @@ class LayerMixture(Distribution):
         return variance
 
 
-def along(
-    directions: Tensor, origin: Tensor, log_weight: Tensor, layers: Layers, noise: Tensor
-) -> MixtureSameFamily:
+def along(directions: Tensor, origin: Tensor, log_weight: Tensor, layers: Layers, noise: Tensor) -> MixtureSameFamily:
     """What a mixture of layers is along a few directions: batch shape ``[K]``, event shape ``[r]``.
 
     Each member has its own value; the members are mixed with equal weights, as they are in predictions.

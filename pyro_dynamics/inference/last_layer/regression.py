@@ -5,6 +5,7 @@ columns, in units of their own noise, so that one matrix [F, F] is updated for a
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,10 +24,10 @@ class Layers:
     mean: Tensor
     covariance: Tensor
 
-    def __getitem__(self, index: object) -> "Layers":
+    def __getitem__(self, index: Any) -> "Layers":
         return Layers(self.mean[index], self.covariance[index])
 
-    def replaced(self, index: object, new: "Layers") -> "Layers":
+    def replaced(self, index: Any, new: "Layers") -> "Layers":
         """A copy in which those of an index are others."""
         mean, covariance = self.mean.clone(), self.covariance.clone()
         mean[index], covariance[index] = new.mean, new.covariance

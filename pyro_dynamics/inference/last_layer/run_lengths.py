@@ -9,7 +9,6 @@ from torch import Tensor
 from pyro_dynamics.inference.beliefs.changepoint import ChangepointConfig
 
 
-
 @dataclass(frozen=True)
 class RunLengths:
     """The run-length posterior of K environments, each with H hypotheses; nothing is changed in place.
@@ -92,7 +91,7 @@ class RunLengths:
         return (self.steps > 0) & (self.steps % self.config.spacing == 0)
 
     def _change(self) -> Tensor:
-        """Probability of a change that the coming step would show, ``[K]``: also at one of those since the last turn."""
+        """Probability of a change that the coming step would show, ``[K]``: with those that wait for a turn."""
         if self.config is None:
             return torch.zeros(len(self.steps), dtype=torch.float64)
         gathered = 1 - (1 - self.config.hazard) ** self.config.spacing
