@@ -92,10 +92,11 @@ class RunLengths:
 
     def _change(self) -> Tensor:
         """Probability of a change that the coming step would show, ``[K]``: with those that wait for a turn."""
-        if self.config is None:
-            return torch.zeros(len(self.steps), dtype=torch.float64)
-        gathered = 1 - (1 - self.config.hazard) ** self.config.spacing
-        return torch.where(self._due(), gathered, self.config.hazard).double()
+        change = torch.zeros(len(self.steps), dtype=torch.float64)
+        if self.config is not None:
+            change += self.config.hazard
+            change[self._due()] = 1 - (1 - self.config.hazard) ** self.config.spacing
+        return change
 
     def _longest(self) -> Tensor:
         """The length of the most probable run, ``[K]``."""
