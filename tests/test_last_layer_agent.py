@@ -1,6 +1,7 @@
 """The agent that infers its last layer: against a known linear system, and through the commands' own path."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,30 +105,28 @@ def test_exact_predictions_are_those_of_many_draws(group: AgentGroup) -> None:
     state, action, after = (torch.tensor([[value]]) for value in (0.5, 0.7, 1.6))
     torch.manual_seed(0)
     latents = agent.posterior().sample(torch.Size([20_000]))
-    log_p = agent.log_likelihood(state, action, after, latents)
+    log_p = agent.log_likelihood(state, action, after, latents).detach()
     expected = float((log_p.double().logsumexp(dim=(0, 1)) - np.log(log_p[..., 0].numel()))[0])
     row = state, action, after, torch.tensor([0]), torch.Generator()
     assert float(agent.log_predictive(*row)) == pytest.approx(expected, abs=0.1)
-    location, scale = agent.predict(state, action, latents)
+    location, scale = (part.detach() for part in agent.predict(state, action, latents))
     for factor in (None, torch.full((1, 1), 2.0)):
         wide = scale if factor is None else 2 * scale
         cdf = norm.cdf(float(after - state), location.numpy(), wide.numpy()).mean()
         # A factor widens the whole prediction, and so the spread of the layers too: the same where that is small.
-        assert float(agent.predictive_pit(*row, factor=factor)) == pytest.approx(
-            cdf, abs=0.02 if factor is None else 0.1
-        )
+        found = float(agent.predictive_pit(*row, factor=factor))
+        assert found == pytest.approx(cdf, abs=0.02 if factor is None else 0.1)
 
 
 def test_what_was_trained_is_all_in_its_state(group: AgentGroup) -> None:
     other = trained()
-    fresh = build_group(
-        RunConfig(agent="last-layer", ensemble=EnsembleConfig(members=2, hidden=(16,), weight_decay=(0.0, 0.0))),
-        family(),
-        Line.action_space,
-    )
+    networks = EnsembleConfig(members=2, hidden=(16,), weight_decay=(0.0, 0.0))
+    config = RunConfig(agent="last-layer", ensemble=networks, online=CHANGEPOINT_KALMAN)
+    fresh = build_group(config, family(), Line.action_space)
+    state = group.state_dict()
     with pytest.raises(UserError, match="layers"):
-        fresh.load_state_dict({"agents": [{k: v for k, v in group.state_dict()["agents"][0].items() if k != "layers"}]})
-    fresh.load_state_dict(group.state_dict())
+        fresh.load_state_dict({"agents": [{**state["agents"][0], "layers": {}}]})
+    fresh.load_state_dict(state)
     for one in (other, fresh):  # the same training, and what it left
         assert all(torch.equal(*pair) for pair in zip(group.beliefs(), one.beliefs(), strict=True))
         assert one.fingerprint() == group.fingerprint()
@@ -140,7 +139,7 @@ def test_a_change_of_sign_is_found_and_the_recursive_belief_has_none(group: Agen
     here = group_for(group, family(), [1.5])
     learn(here, 1.5, 24)
     after = learn(here, -1.5, 12, seed=2)
-    assert after[0] < -10 < after[-4:].min()
+    assert after[0] < after[-4:].min() - 3
     lasting = group_for(trained(OnlineConfig()), family(), [1.5])
     learn(lasting, 1.5, 24)
     assert learn(lasting, -1.5, 12, seed=2)[-4:].max() < after[-4:].min()
@@ -166,7 +165,7 @@ def test_one_environment_has_nothing_to_report() -> None:
     assert mean.shape == sd.shape == (1, 0)
 
 
-LITTLE = {
+LITTLE: dict[str, Any] = {
     "steps": 20,
     "episodes": 1,
     "offline": {"min_steps": 60},

@@ -116,7 +116,7 @@ def test_a_transition_that_is_no_number_is_left_out() -> None:
 def test_draws_have_the_mean_the_variance_and_the_reported_numbers_of_the_posterior() -> None:
     belief = make_belief(1)
     feed(belief, *rows(5), 0)
-    belief.runs.log_weight[0, :2] = torch.tensor([0.7, 0.3], dtype=torch.float64).log()
+    belief.runs.log_weight[0] = torch.tensor([0.7, 0.3, 0.0, 0.0], dtype=torch.float64).log()
     torch.manual_seed(0)
     posterior = belief.posterior()
     drawn = posterior.sample(torch.Size([40_000]))
