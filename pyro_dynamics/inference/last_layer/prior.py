@@ -150,8 +150,8 @@ def leading_directions(moments: Moments, found: LayerPrior, count: int) -> Tenso
     """Directions ``[r, M, F, T]`` along which the trained layers differ most, as their predictions of the data show.
 
     The inner product of two layers is that of their predictions on all data, in units of the noise. The r largest
-    principal components of the environments are the same numbers for all members, of mean square 1; each member has its
-    own direction for each, by ridge regression whose ridge is what the posteriors leave open.
+    principal components of the environments are the same numbers for all members, the first of mean square 1; each
+    member has its own direction for each, by ridge regression whose ridge is what the posteriors leave open.
 
     Args:
         moments: of the data.
@@ -163,9 +163,11 @@ def leading_directions(moments: Moments, found: LayerPrior, count: int) -> Tenso
     predicted = metric @ away  # [K, M, F, T]
     gram = torch.einsum("kmft,jmft->mkj", away, predicted)
     values, vectors = torch.linalg.eigh(gram.mean(0))
-    largest = vectors[:, values.argsort(descending=True)[:count]]
+    order = values.argsort(descending=True)[:count]
+    largest = vectors[:, order]
     sign = largest.gather(0, largest.abs().argmax(0, keepdim=True)).sign()  # eigenvectors have none of their own
-    scores = len(gram[0]) ** 0.5 * sign * largest  # [K, r]
+    size = (values[order] / values.max()).clamp(min=1e-6).sqrt()  # distances between environments keep their meaning
+    scores = len(gram[0]) ** 0.5 * sign * largest * size  # [K, r]
     targets = found.noise.shape[-1]
     ridge = targets * torch.einsum("mfg,kmgf->m", metric, found.trained.covariance) / len(scores)
     weights = torch.linalg.solve(gram + ridge[:, None, None] * torch.eye(len(scores)).to(gram), scores)  # [M, K, r]
