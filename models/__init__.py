@@ -2,6 +2,7 @@
 
 from pyro_dynamics.models.ensemble import Ensemble, EnsembleConfig
 from pyro_dynamics.models.hierarchical import HierarchicalModel
+from pyro_dynamics.models.last_layer import LastLayerEnsemble
 from pyro_dynamics.models.linear_gaussian import LinearGaussian
 
-__all__ = ["Ensemble", "EnsembleConfig", "HierarchicalModel", "LinearGaussian"]
+__all__ = ["Ensemble", "EnsembleConfig", "HierarchicalModel", "LastLayerEnsemble", "LinearGaussian"]

@@ -167,12 +167,16 @@ class Ensemble(nn.Module):
 
     def _layers(self, x: Tensor) -> Tensor:
         """All networks on their rows, ``[M, R, in] -> [M, R, out]``."""
+        return torch.bmm(self._hidden(x), self.weights[-1]).add_(self.biases[-1])
+
+    def _hidden(self, x: Tensor) -> Tensor:
+        """All layers but the last, ``[M, R, in] -> [M, R, width]``."""
         planning = not torch.is_grad_enabled()  # then no gradient needs the values before the activation
         # A slice of a ParameterList would make new parameters, which take time and hide the old ones from a tracer.
-        *hidden, (weight, bias) = zip(self.weights, self.biases, strict=True)
-        for hidden_weight, hidden_bias in hidden:
-            x = functional.silu(torch.bmm(x, hidden_weight).add_(hidden_bias), inplace=planning)
-        return torch.bmm(x, weight).add_(bias)
+        *hidden, _ = zip(self.weights, self.biases, strict=True)
+        for weight, bias in hidden:
+            x = functional.silu(torch.bmm(x, weight).add_(bias), inplace=planning)
+        return x
 
     def _layers_in_cache(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """The same where no gradient is needed: one network and some rows at a time, in memory that stays in cache."""

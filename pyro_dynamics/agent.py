@@ -102,6 +102,10 @@ class Agent:
         """The belief q(e) as a constant: batch shape ``[K]``, event shape ``[d]``."""
         return self.belief.posterior()
 
+    def reported_posterior(self) -> Distribution:
+        """The belief as it is shown to people and measured, ``[K]`` and ``[belief_dim]``: the same, by default."""
+        return self.posterior()
+
     def train(
         self, data: Transitions, generator: torch.Generator, on_epoch: Callable[[int, float], None] | None = None
     ) -> float:
@@ -260,7 +264,7 @@ class Agent:
 
     def _with(self, model: DynamicsModel, guide: VariationalGuide, offline: OfflineConfig) -> "Agent":
         """An agent that has other parts, and plans and believes in the same way."""
-        return Agent(
+        return type(self)(
             model,
             guide,
             self.task,

@@ -106,7 +106,7 @@ class AgentGroup:
         Of size 0 for agents that infer no latent: the context that an oracle is given is no belief.
         """
         order = self._order()
-        posteriors = [agent.posterior() for agent in self.agents]
+        posteriors = [agent.reported_posterior() for agent in self.agents]
         sizes = [agent.belief_dim for agent in self.agents]
         mean, scale = (
             torch.cat([getattr(posterior, what)[:, :size] for posterior, size in zip(posteriors, sizes, strict=True)])
@@ -128,7 +128,7 @@ class AgentGroup:
                 torch.zeros(count, agent.environments),
             )
             if count and agent.belief_dim:
-                posterior = agent.posterior()
+                posterior = agent.reported_posterior()
                 with drawing_from(generator):
                     draws = posterior.sample((count,))
                 log_q = posterior.log_prob(draws)

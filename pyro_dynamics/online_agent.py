@@ -185,7 +185,7 @@ class OnlineAgent:
         changed = bool(agent.belief.changed[0]) if agent.belief_dim else False
         means = self._trained.beliefs()[0].numpy()
         with computing(self.threads):
-            posterior = agent.posterior()
+            posterior = agent.reported_posterior()
         return OnlineBelief(
             posterior, agent.belief_dim, changed, self._since, means, self.family, self._stream.reporting
         )

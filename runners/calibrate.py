@@ -125,6 +125,7 @@ def refuse_without_latent(config: RunConfig) -> None:
     reasons = {
         "specialist": "specialists have a model for each environment and no latent",
         "generalist": "a generalist has no latent",
+        "last-layer": "the last layer's belief is calibrated by its own noise, which is learned",
         "oracle": "an oracle is given the true context and infers no latent",
     }
     if config.agent in reasons:

@@ -78,10 +78,14 @@ def names(configs: Sequence[RunConfig]) -> list[str]:
     return found
 
 
+NAMED: dict[str, tuple[str, ...]] = {"latent": tuple(CHOICES), "last-layer": ("belief", "planner")}
+"""What an agent is made of, beside its networks."""
+
+
 def choices(config: RunConfig) -> dict[str, Any]:
     """The guide, belief, update and planner of a run, as far as its agent has them, and their settings."""
     found: dict[str, Any] = {}
-    for name in CHOICES if config.agent == "latent" else ("planner",):
+    for name in NAMED.get(config.agent, ("planner",)):
         place = config if hasattr(config, name) else config.online
         found[name] = getattr(place, name)
         found |= {f"{name}.{key}": value for key, value in asdict(getattr(place, f"{name}_config")).items()}

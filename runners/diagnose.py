@@ -142,7 +142,7 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     folder, config, family, group = load_run(flags.dir, flags.checkpoint)
     agent, labels = group.agents[0], environment_labels(family.train, len(family.train))
     m, trained, episodes = read_transitions(folder, flags.checkpoint, agent.task, len(labels))
-    believes = bool(agent.latent_dim) and agent.guide.has_density
+    believes = bool(agent.guide.latent_dim) and agent.guide.has_density
     check_posterior(flags, config, believes)
     others = {str(path): latent_means(path, config) for path in flags.compare}
     out = make_folder(flags.out or folder.path / "diagnose")
@@ -167,7 +167,8 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
             beside_nuts(agent, trained, flags) if flags.nuts else None,
         )
 
-    how = "given its context" if agent.guide.context_given else f"guide {config.guide}"
+    exact = "its last layer by exact Bayesian regression" if config.agent == "last-layer" else f"guide {config.guide}"
+    how = "given its context" if agent.guide.context_given else exact
     title = f"{family.name}: {config.agent} agent, {how}, round {m}"
     found = Findings(title, family, agent.task, labels, held_out, posterior)
     settings = {name: getattr(flags, name) for name in ("horizon", "particles", "refits", "seed")}

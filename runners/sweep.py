@@ -24,7 +24,7 @@ from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.sweeps.on_ray import connected, import_ray, run_jobs
 from pyro_dynamics.sweeps.sweep_folder import SweepFolder
 
-AgentName = Literal["latent", "generalist", "specialist", "oracle"]
+AgentName = Literal["latent", "generalist", "specialist", "oracle", "last-layer"]
 
 
 @dataclass(frozen=True)

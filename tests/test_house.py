@@ -29,7 +29,7 @@ FLOORS = [
     {"observation"},
     {"environments", "models", "guides", "inference", "control"},
     {"agent"},
-    {"agent_group"},
+    {"agent_group", "last_layer_agent"},
     {"diagnostics", "io"},
     {"rollouts"},
     {"datasets", "online_belief", "online_verdict"},

@@ -28,7 +28,9 @@ class TrajectorySampler:
 
     Args:
         dynamics: the ensemble, or a model's hook (:func:`pyro_dynamics.observation.dynamics_of`); it may have
-            another form for the many rows of a plan (see :meth:`for_planning`). If it draws targets itself, by a method
+            another form for the many rows of a plan (see :meth:`for_planning`), and for particles whose latents are
+            too large to repeat for every row: ``for_particles(latents, candidates)``, of latents
+            ``[M, K, P / M, d]``, gives dynamics of inputs alone. If it draws targets itself, by a method
             ``sample_targets(inputs, latent, generator)``, it does so unless the noise is common.
         task: features, targets, reward and termination.
         members: number M of members.
@@ -69,7 +71,12 @@ class TrajectorySampler:
         environments, candidates, horizon, _ = actions.shape
         shape = (self.members, environments, candidates, self.particles // self.members)
         # Particle p follows member p // (P / M): [K, P, d] -> [M, K, C, P / M, d], and rows are all but the members.
-        e = latents.unflatten(1, (self.members, -1)).transpose(0, 1).unsqueeze(2).expand(*shape, -1).flatten(1, 3)
+        of_particle = latents.unflatten(1, (self.members, -1)).transpose(0, 1)
+        if hasattr(self.dynamics, "for_particles"):
+            sampler = copy.copy(self)
+            sampler.dynamics = self.dynamics.for_particles(of_particle, candidates)
+            return sampler.returns(state, actions, latents[..., :0], generator)
+        e = of_particle.unsqueeze(2).expand(*shape, -1).flatten(1, 3)
         s = state[None, :, None, None].expand(*shape, -1).flatten(1, 3)
         total = s.new_zeros(s.shape[:-1])
         alive = torch.ones_like(total)

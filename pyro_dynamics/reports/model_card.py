@@ -25,6 +25,8 @@ AGENTS = {
     "differs between them; a belief about `e` follows every transition of a new environment.",
     "generalist": "One dynamics model `p(s' | s, a)` over {count} environments, without a difference between them.",
     "specialist": "A dynamics model `p(s' | s, a)` for each of {count} environments.",
+    "last-layer": "One dynamics model `p(s' | s, a)` over {count} environments, whose last layer is inferred in each "
+    "by Bayesian linear regression, after every transition of a new environment.",
     "oracle": "One dynamics model `p(s' | s, a, c)` over {count} environments, which is given the true context `c`.",
 }
 PAPER = (

@@ -77,9 +77,10 @@ class RunConfig:
     """The family of environments: one that `pyro-dynamics families` lists, or your own as package.module:callable."""
     preset: Preset = "quick"
     """Where the other flags' defaults come from."""
-    agent: Literal["latent", "generalist", "specialist", "oracle"] = "latent"
+    agent: Literal["latent", "generalist", "specialist", "oracle", "last-layer"] = "latent"
     """latent: one model, a latent for each environment; generalist: one model, none; specialist: a model each; oracle:
-    one model that is given the true context in the latent's place, then and later, and infers nothing."""
+    one model that is given the true context in the latent's place, then and later, and infers nothing; last-layer: a
+    generalist whose last layer is inferred in each environment, by exact Bayesian linear regression."""
     guide: Annotated[str, tyro.conf.arg(metavar=GUIDES.choices)] = "diagonal"
     """Family of the posterior over latents."""
     seed: int = 0
@@ -91,7 +92,7 @@ class RunConfig:
     episodes: int = 1
     """Episodes in every environment and round."""
     latent_dim: int = 2
-    """Size d of each environment's latent; only the latent agent has one."""
+    """Size d of each environment's latent; of a last layer, so many numbers are reported."""
     update_while_training: bool = False
     """Update the belief after every step of training episodes too (Algorithm 1), not only when adapting."""
     calibrate: bool = False

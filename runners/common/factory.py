@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Space
 
-from pyro_dynamics.agent import Agent, paper_belief
+from pyro_dynamics.agent import Agent, BeliefFactory, paper_belief
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.control import Device, Precision, describe_precision, planning_dtype
 from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
@@ -16,8 +16,11 @@ from pyro_dynamics.environments import Context, Family, find_family
 from pyro_dynamics.environments.context_text import columns, label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import GUIDES, Guide, KnownGuide
+from pyro_dynamics.inference import ChangepointConfig
+from pyro_dynamics.inference.last_layer import LastLayerBelief
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.models import Ensemble, HierarchicalModel
+from pyro_dynamics.last_layer_agent import LastLayerAgent
+from pyro_dynamics.models import Ensemble, HierarchicalModel, LastLayerEnsemble
 from pyro_dynamics.models.fused import can_fuse
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, from_json, in_real_time
 from pyro_dynamics.runners.common.limits import check_limits
@@ -39,12 +42,21 @@ def build_agent(config: RunConfig, family: Family, actions: Space, environments:
     """One fresh agent over a number of environments, with its weights drawn from torch's global generator."""
     task = family.make_task()
     latent_dim = latent_size(config, family)
-    ensemble = Ensemble(task.input_dim, latent_dim, task.target_dim, config.ensemble)
+    ensemble = (
+        LastLayerEnsemble(task.input_dim, task.target_dim, config.ensemble, reported_size(config, family))
+        if config.agent == "last-layer"
+        else Ensemble(task.input_dim, latent_dim, task.target_dim, config.ensemble)
+    )
     ensemble.planning_dtype = planning_dtype(config.precision, config.device)
     ensemble.accelerator = accelerator(config.device)
     model = HierarchicalModel(ensemble, environments, latent_dim)
     guide = build_guide(config, family, task, environments)
     bounds = (torch.from_numpy(actions.low).float(), torch.from_numpy(actions.high).float())  # type: ignore[attr-defined]
+    if config.agent == "last-layer":
+        belief = last_layer_belief(config.online)
+        return LastLayerAgent(
+            model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner
+        )
     belief = paper_belief if guide.context_given else config.online.factory()  # an oracle has no belief to update
     return Agent(model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner)
 
@@ -52,6 +64,23 @@ def build_agent(config: RunConfig, family: Family, actions: Space, environments:
 def latent_size(config: RunConfig, family: Family) -> int:
     """The size d of what the network is given of each environment: a latent, nothing, or its context."""
     return {"latent": config.latent_dim, "oracle": family.encode(family.train).shape[1]}.get(config.agent, 0)
+
+
+def reported_size(config: RunConfig, family: Family) -> int:
+    """How many numbers are reported of a last layer: K environments differ in K - 1 directions at most."""
+    return min(config.latent_dim, len(family.train) - 1)
+
+
+def last_layer_belief(online: OnlineConfig) -> BeliefFactory:
+    """Makes the belief about last layers: with change points, or without.
+
+    Raises:
+        UserError: if it shall forget in another way.
+    """
+    if online.belief not in ("changepoint", "recursive"):
+        raise UserError(f"the last-layer agent has the beliefs changepoint and recursive, not {online.belief}")
+    config = online.belief_config if isinstance(online.belief_config, ChangepointConfig) else None
+    return lambda model, guide: LastLayerBelief(model, guide, config, online.temperature)  # type: ignore[arg-type]
 
 
 def build_guide(config: RunConfig, family: Family, task: Task, environments: int) -> Guide:

@@ -173,6 +173,11 @@ def refuse_without_posterior(agent: Agent) -> None:
     """
     if not agent.latent_dim:
         raise UserError("this agent has no latent, and so no posterior: only its predictions can be judged")
+    if not agent.guide.latent_dim:
+        raise UserError(
+            "the last layer's posterior is exact in a linear model of its own, and no guide of a latent: only its "
+            "predictions can be judged"
+        )
     if agent.guide.context_given:
         raise UserError(
             "this agent is given the true context, and has no posterior: only its predictions can be judged"

@@ -118,11 +118,12 @@ def diagnose_stream(agent: Agent, evidence: Evidence, every: int = 10) -> Stream
         _refuse_another_run(agent, evidence.transitions, latent)
         trouble += not_finite(latent)
         if not trouble:
-            reference, since, windowed = _reference(agent, evidence, latent)
-            against = _compare(reference, evidence, latent, log_q, since, every)
-            trouble += against.trouble(evidence.beliefs, since)
-            if better := _elsewhere(reference, evidence, latent, since):
-                trouble.append(stale(better, length))
+            if agent.guide.infers:  # else the belief is in closed form, and what is reported of it has no joint density
+                reference, since, windowed = _reference(agent, evidence, latent)
+                against = _compare(reference, evidence, latent, log_q, since, every)
+                trouble += against.trouble(evidence.beliefs, since)
+                if better := _elsewhere(reference, evidence, latent, since):
+                    trouble.append(stale(better, length))
             decoded, error, compared, outside = _beside_truth(evidence, latent, since)
             trouble += outside
     running = np.zeros(0) if evidence.coverage is None else running_coverage(evidence.coverage)
@@ -291,7 +292,7 @@ def running_coverage(coverage: np.ndarray) -> np.ndarray:
 
 def _refuse_another_run(agent: Agent, data: Transitions, latent: np.ndarray) -> None:
     sizes = (data.state.shape[1], data.action.shape[1], latent.shape[2])
-    wanted = (agent.task.state_dim, agent.task.action_dim, agent.latent_dim)
+    wanted = (agent.task.state_dim, agent.task.action_dim, agent.belief_dim)
     if sizes != wanted:
         raise UserError(
             f"the adaptation has states, actions and latents of sizes {sizes}, the run {wanted}: give the run that "

@@ -86,6 +86,11 @@ class Belief:
         self.config: Settings = config if config is not None else self.Config()
         self.set_prior()
 
+    @property
+    def infers(self) -> bool:
+        """Whether there is anything that is inferred."""
+        return self.guide.infers
+
     def set_prior(self) -> None:
         """The guide's posterior, as it is now, becomes what is believed before anything was seen."""
         if self.members > 1:
@@ -134,7 +139,7 @@ class Belief:
         Raises:
             UserError: if the guide has no density.
         """
-        if not self.guide.infers or len(environment) == 0:
+        if not self.infers or len(environment) == 0:
             return
         if not self.guide.has_density:
             raise UserError(
