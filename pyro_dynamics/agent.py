@@ -118,10 +118,25 @@ class Agent:
         self.belief.set_prior()
         return elbo
 
-    def calibrate(self, data: Transitions, generator: torch.Generator) -> bool:
-        """Make the predicted noise right on transitions that were not trained on; False where that is not possible."""
-        inputs, targets = self.task.inputs(data.state, data.action), self.task.targets(data.state, data.next_state)
-        return calibrate_noise(self.model, self.guide.frozen(), inputs, targets, data.environment, generator)
+    def calibrate(self, trained: Transitions, new: Transitions, generator: torch.Generator) -> bool:
+        """Make the predicted noise right on new episodes, and the guide and the learned prior with it.
+
+        Args:
+            trained: the transitions that model and guide were fitted to.
+            new: transitions of the same environments that they were not.
+            generator: source of the latents.
+
+        Returns:
+            Whether it was done: not for a likelihood of the user's own.
+        """
+        inputs, targets = self.task.inputs(new.state, new.action), self.task.targets(new.state, new.next_state)
+        if not calibrate_noise(self.model, self.guide.frozen(), inputs, targets, new.environment, generator):
+            return False
+        inputs = self.task.inputs(trained.state, trained.action)
+        self.offline.polish(inputs, self.task.targets(trained.state, trained.next_state), trained.environment)
+        learn_population(self.model, self.guide)
+        self.belief.set_prior()
+        return True
 
     def set_context(self, contexts: Sequence[Any]) -> None:
         """The true contexts of the K environments, which an oracle takes over; other agents ignore them."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.inference.beliefs.member_mixture import MemberMixture
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
 
@@ -47,10 +48,10 @@ class AgentGroup:
             if hasattr(agent.model, "set_population"):
                 agent.model.set_population(None)
 
-    def calibrate(self, data: Transitions, generator: torch.Generator) -> None:
-        """Each agent makes its predicted noise right on episodes of its own environments that it was not trained on."""
+    def calibrate(self, trained: Transitions, new: Transitions, generator: torch.Generator) -> None:
+        """Each agent makes its predicted noise right on new episodes of its own environments (see :class:`Agent`)."""
         for agent, share in zip(self.agents, self.shares, strict=True):
-            agent.calibrate(data.of(share), generator)
+            agent.calibrate(trained.of(share), new.of(share), generator)
 
     def set_context(self, contexts: Sequence[Any]) -> None:
         """The true context of every environment in order, which oracles take over; other agents ignore them."""
@@ -118,9 +119,12 @@ class AgentGroup:
     def belief_draws(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draws of q(e) for every environment in order, ``[count, K, d]``, and log q at them in nats, ``[count, K]``.
 
-        Where nothing is believed (size 0) there is one value, whose log density is 0.
+        Where nothing is believed (size 0) there is one value, whose log density is 0. Where each member has its own
+        belief, the count is rounded up to equal blocks in the members' order, and log q is that of a draw's own member.
         """
         order = self._order()
+        members = max(agent.belief.members for agent in self.agents)
+        count = -(-count // members) * members
         parts = []
         for agent in self.agents:
             draws, log_q = (
@@ -131,7 +135,8 @@ class AgentGroup:
                 posterior = agent.reported_posterior()
                 with drawing_from(generator):
                     draws = posterior.sample((count,))
-                log_q = posterior.log_prob(draws)
+                own = isinstance(posterior, MemberMixture)
+                log_q = posterior.own_log_prob(draws) if own else posterior.log_prob(draws)
             parts.append((draws, log_q))
         draws, log_q = (torch.cat(part, 1)[:, order] for part in zip(*parts, strict=True))
         return draws, log_q

@@ -69,6 +69,10 @@ class LastLayerAgent(Agent):
         """
         raise UserError("the last layer's posterior is known in closed form: there is no guide to fit again")
 
+    def calibrate(self, *_: Any) -> bool:
+        """Not done: the noise is the regression's own, fitted with the prior."""
+        return False
+
     @torch.no_grad()
     def _moments(self, data: Transitions, parts: Sequence[Tensor]) -> Moments:
         """All that the regression takes from parts of the data, each given by its rows."""

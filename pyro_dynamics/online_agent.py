@@ -234,7 +234,9 @@ class OnlineAgent:
             agent, data = self._trained.agents[0], Transitions.concatenate(rounds[:-1] or rounds)
         known = self.family.train if trained else None
         with computing(self.threads):
-            tree = to_datatree(agent, data, draws, contexts=known, predictive_draws=draws, seed=self.seed)
+            tree = to_datatree(
+                agent, data, draws, contexts=known, predictive_draws=draws, seed=self.seed, online=not trained
+            )
         return with_parameters(tree, self._trained.beliefs()[0].numpy(), self.family)
 
     def observed(self) -> Transitions:

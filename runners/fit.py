@@ -175,6 +175,8 @@ def fit_run(
     RunFolder.require_free(path)
     with lock_folder(path):  # only now: bad data and settings have been refused
         elbos = train_group(run, group, trained)
+        if run.calibrate:
+            group.calibrate(trained, held_out, derive_generator(config.seed, "fit", "calibration"))
         rows = fit_metrics(group, data, trained, held_out)
         folder = RunFolder.create(path, to_json(run))  # only now: an interrupted fit leaves the place free
         described.save(folder.path)

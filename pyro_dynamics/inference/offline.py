@@ -265,14 +265,19 @@ class OfflineInference:
                     on_epoch(epoch, mean)
         everything = whole_batch(inputs, targets, environment, likelihood.members)
         with reporting_divergence("at the end"):
-            if self.config.polish and can_be_polished(self.model, self.guide):
-                move_to_optimum(
-                    self.model, self.guide, self.model.prior(), everything, self.config.polish, to_mode=False
-                )
+            self._polish(everything)
             self.guide.finalize(lambda latent: log_joint(self.model, self.model.prior(), everything, latent))
         if not (is_finite(self.model) and is_sound(self.guide)):  # the last step may have been the one too far
             raise Diverged("weights or beliefs are not finite at the end")
         return mean
+
+    def polish(self, inputs: Tensor, targets: Tensor, environment: Tensor) -> None:
+        """Move the guide to the optimum of its family for these networks and data ``[N, ...]``, if that is asked for."""
+        self._polish(whole_batch(inputs, targets, environment, self.model.likelihood.members))
+
+    def _polish(self, everything: Minibatch) -> None:
+        if self.config.polish and can_be_polished(self.model, self.guide):
+            move_to_optimum(self.model, self.guide, self.model.prior(), everything, self.config.polish, to_mode=False)
 
     def _sound_step(self, batch: Minibatch, done: float, epoch: int) -> float:
         """:meth:`step`; raises :class:`Diverged` where its ELBO is not finite."""

@@ -12,7 +12,7 @@ from pyro_dynamics.diagnostics.stream.evidence import Evidence
 from pyro_dynamics.diagnostics.stream.stream_diagnosis import StreamDiagnosis, diagnose_stream
 from pyro_dynamics.environments import Family
 from pyro_dynamics.inference.gaussians import moments
-from pyro_dynamics.inference.user_model import over_environments
+from pyro_dynamics.inference.user_model import over_environments, population
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.seeding import drawing_from
@@ -49,6 +49,7 @@ def judge_adaptation(
         window=settings.get("length") if name == "window" else None,
         forgetting_factor=settings.get("forgetting_factor", 1.0) if name == "power" else 1.0,
         drifts=name == "diffusion",
+        members=agent.model.likelihood.members if online.get("belief_per") == "member" else 1,
     )
     return diagnose_stream(agent, evidence)
 
@@ -73,7 +74,7 @@ def _beliefs(
     if not mean.shape[1] or pit.ndim != 2 or mean.shape[1:] != means.shape[1:]:
         return None
     with torch.no_grad():
-        prior = over_environments(agent.model, 1).prior().stddev[0].numpy()
+        prior = population(over_environments(agent.model, 1)).stddev[0].numpy()
     return Stream(mean, scale, log_likelihood, pit, means, scales, expected, prior)
 
 

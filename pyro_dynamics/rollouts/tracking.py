@@ -86,12 +86,13 @@ def track(
     }
     columns = {name: np.stack(rows, 1).tolist() for name, rows in series.items()}
     seconds = sum(step.update.cpu for step in steps)
-    temperature = group.agents[0].belief.temperature
-    verdicts = [asdict(judge(adaptation_of(steps, k, temperature))) for k in range(envs.num_envs)]
+    belief = group.agents[0].belief
+    online = {"temperature": belief.temperature, "belief_per": "member" if belief.members > 1 else "ensemble"}
+    verdicts = [asdict(judge(adaptation_of(steps, k, online))) for k in range(envs.num_envs)]
     return Track(**columns, update_ms=1e3 * seconds / len(steps), verdicts=verdicts)
 
 
-def adaptation_of(steps: Sequence[AdaptationStep], k: int, temperature: float) -> Adaptation:
+def adaptation_of(steps: Sequence[AdaptationStep], k: int, online: dict[str, Any]) -> Adaptation:
     """The stream of environment k alone, until its episode ends, as ``adapt`` would have it."""
     alive = [step for step in steps if step.alive[k]]
     observed = {name: torch.stack([getattr(step, name)[k] for step in alive]) for name in OBSERVED}
@@ -101,7 +102,7 @@ def adaptation_of(steps: Sequence[AdaptationStep], k: int, temperature: float) -
         Transitions(**observed, environment=torch.zeros(count, dtype=torch.long), step=torch.arange(count)),
         torch.stack([step.draws[:, k] for step in alive]).numpy(),
         torch.stack([step.log_q[:, k] for step in alive]).float().numpy(),
-        {"online": {"temperature": temperature}},
+        {"online": online},
     )
 
 

@@ -12,8 +12,9 @@ from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.inference.beliefs.member_mixture import MemberMixture
 from pyro_dynamics.inference.log_joint import log_joint_of_draws, whole_batch
-from pyro_dynamics.inference.user_model import has_default_forward, has_default_prior
+from pyro_dynamics.inference.user_model import has_default_forward, has_default_prior, has_population, population
 from pyro_dynamics.observation import gaussian_parameters
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
@@ -38,6 +39,7 @@ def to_datatree(
     seed: int = 0,
     attrs: Mapping[str, Any] | None = None,
     on_rows: Callable[[int], object] | None = None,
+    online: bool = False,
 ) -> "DataTree":
     """The posterior q(e), and all that ArviZ needs to judge it by, as one DataTree.
 
@@ -63,6 +65,8 @@ def to_datatree(
         seed: names the random streams.
         attrs: what else the tree's attributes shall say, such as units and settings; strings and numbers.
         on_rows: called during the work with the number of further transitions for which ``log_p`` is done.
+        online: the environments are new ones: beliefs began at the prior of new environments, and where each member has
+            its own belief, a draw is of one member, and so are ``log_p``, ``log_q`` and ``log_likelihood``.
 
     Raises:
         UserError: if the agent has no latent or its guide no density, or if an environment has no transitions.
@@ -76,14 +80,15 @@ def to_datatree(
     shown = transitions.select(kept)
     generator = torch.Generator().manual_seed(seed)
     report = on_rows or (lambda rows: None)
-    chains = [_chain(one, transitions, kept, draws, predictive_draws, generator, report) for one in agents]
+    chains = [_chain(one, transitions, kept, draws, predictive_draws, generator, report, online) for one in agents]
     e, log_p, log_q, log_likelihood, predicted = (np.stack(part) for part in zip(*chains, strict=True))
     with drawing_from(generator):
-        prior = first.model.prior().sample((draws,)).numpy()[None]
+        begins = population(first.model) if online else first.model.prior()
+        prior = begins.sample((draws,)).numpy()[None]
 
     stats = {"log_p": log_p, "log_q": log_q}
-    if not has_default_prior(first.model):
-        stats["log_prior"] = first.model.prior().log_prob(torch.from_numpy(e)).numpy()
+    if not has_default_prior(first.model) or (online and has_population(first.model)):
+        stats["log_prior"] = begins.log_prob(torch.from_numpy(e)).numpy()
     labels = np.array(environment_labels(contexts, first.environments))
     latents = {"environment": labels, "latent": np.arange(first.latent_dim)}
     rows = {"transition": kept.numpy()}
@@ -111,12 +116,15 @@ def to_datatree(
         "observed_data": Dataset({"delta": (("transition", "target"), targets)}, rows | names),
         "constant_data": Dataset(constant, {"environment": labels, **rows}),
     }
+    own = online and first.belief.members > 1
+    of_rows = f"{'' if own else 'the mean over members of '}log p(s' | s, a, e)"
+    of_rows += " by the draw's own member, and a constant for each" if own else ""
     tree = DataTree.from_dict(groups)
     tree.attrs = {
         "inference_library": "pyro_dynamics",
         "inference_library_version": __version__,
         "guide": type(first.guide).__name__,
-        "log_p": "log N(e; 0, I) + sum over all transitions of the mean over members of log p(s' | s, a, e), in nats",
+        "log_p": f"log {'p(e)' if online else 'N(e; 0, I)'} + sum over all transitions of {of_rows}, in nats",
         "transitions": len(transitions),
         **(attrs or {}),
     }
@@ -210,27 +218,54 @@ def evenly_spread(environment: Tensor, environments: int, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def draw_log_likelihood(agent: Agent, data: Transitions, latents: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def draw_log_likelihood(
+    agent: Agent, data: Transitions, latents: Tensor, own: bool = False
+) -> Iterator[tuple[Tensor, Tensor]]:
     """The mean over members of log p(s' | s, a, e_k) of every transition under every draw, a few rows at a time.
 
     Args:
         agent: has ``log_likelihood`` and ``model.likelihood.members``.
         data: N transitions.
         latents: draws of every environment's latent, ``[S, K, d]``.
+        own: of each draw its own member's alone: they come in M equal blocks in the members' order.
 
     Yields:
         Indices of rows ``[B]``, and their log-likelihoods ``[S, B]`` in nats.
     """
-    size = max(1, ROWS_AT_ONCE // (len(latents) * agent.model.likelihood.members))
+    members = agent.model.likelihood.members
+    size = max(1, ROWS_AT_ONCE // (len(latents) * (1 if own else members)))
+    if own:
+        latents = latents.unflatten(0, (members, -1)).transpose(0, 1)
     for rows in torch.arange(len(data)).split(size):
         part = data.select(rows)
-        value = agent.log_likelihood(part.state, part.action, part.next_state, latents[:, part.environment])
-        yield rows, value.mean(1)
+        value = agent.log_likelihood(part.state, part.action, part.next_state, latents[..., part.environment, :])
+        yield rows, value.transpose(0, 1).flatten(0, 1) if own else value.mean(1)
+
+
+def levelled(log_p: np.ndarray, log_q: np.ndarray, members: int) -> np.ndarray:
+    """log p of M blocks of draws, each of its own member's posterior, as of one equal mixture of these posteriors.
+
+    Each block's importance weights then have the same mean, as of M normalised posteriors with equal weights.
+
+    Args:
+        log_p: each member's, up to a constant of its own, ``[S, ...]`` in nats.
+        log_q: of the same draws under the belief of their member, ``[S, ...]``.
+        members: M.
+    """
+    ratio = (log_p - log_q).reshape(members, -1, *log_p.shape[1:])
+    peak = ratio.max(1, keepdims=True)
+    mean = peak + np.log(np.exp(ratio - peak).mean(1, keepdims=True))
+    level: np.ndarray = log_p - np.broadcast_to(mean, ratio.shape).reshape(log_p.shape)
+    return level
 
 
 @torch.no_grad()
 def log_joint_of_environments(
-    agent: Agent, data: Transitions, latents: Tensor, on_rows: Callable[[Tensor, Tensor], object] | None = None
+    agent: Agent,
+    data: Transitions,
+    latents: Tensor,
+    on_rows: Callable[[Tensor, Tensor], object] | None = None,
+    online: bool = False,
 ) -> Tensor:
     """log p(e_k, data_k) of every environment at draws ``[S, K, d]``: ``[S, K]``, in nats.
 
@@ -239,10 +274,12 @@ def log_joint_of_environments(
         data: N transitions of its K environments.
         latents: the draws.
         on_rows: called with indices of rows ``[B]`` and their log-likelihoods ``[S, B]``, a few at a time.
+        online: the environments are new ones, and each member may have its own belief about them.
     """
     # The sums go over thousands of transitions: rounding must stay far below a nat.
-    log_p = agent.model.prior().log_prob(latents).double()
-    for rows, value in draw_log_likelihood(agent, data, latents):
+    prior = population(agent.model) if online else agent.model.prior()
+    log_p = prior.log_prob(latents).double()
+    for rows, value in draw_log_likelihood(agent, data, latents, online and agent.belief.members > 1):
         log_p.index_add_(1, data.environment[rows], value.double())
         if on_rows is not None:
             on_rows(rows, value)
@@ -262,21 +299,26 @@ def _chain(
     predictive_draws: int,
     generator: torch.Generator,
     on_rows: Callable[[int], object],
+    online: bool,
 ) -> tuple[np.ndarray, ...]:
     """Draws ``[S, K, d]``, log_p and log_q ``[S, K]``, log_likelihood ``[S, n]`` and predictions ``[P, n, T]``."""
     with drawing_from(generator):
         posterior = agent.posterior()
-        latents = posterior.sample((draws,))
+        members = agent.belief.members if online else 1
+        latents = posterior.sample((-(-draws // members) * members,))
     pointwise = []  # of the kept rows alone: all of them would not fit into the memory of a long run
 
     def keep(rows: Tensor, value: Tensor) -> None:
         pointwise.append(value[:, torch.isin(rows, kept)])
         on_rows(len(rows))
 
-    log_p = log_joint_of_environments(agent, data, latents, keep)
-    predicted = sample_targets(agent, data.select(kept), latents[:predictive_draws], generator)
-    log_q = posterior.log_prob(latents).double()
-    return tuple(part.numpy() for part in (latents, log_p, log_q, torch.cat(pointwise, 1), predicted))
+    log_p = log_joint_of_environments(agent, data, latents, keep, online).numpy()
+    few = latents[torch.linspace(0, len(latents) - 1, min(predictive_draws, len(latents))).long()]
+    predicted = sample_targets(agent, data.select(kept), few, generator)
+    own = members > 1 and isinstance(posterior, MemberMixture)
+    log_q = (posterior.own_log_prob(latents) if own else posterior.log_prob(latents)).double().numpy()
+    log_p = levelled(log_p, log_q, members) if own else log_p
+    return latents.numpy(), log_p, log_q, torch.cat(pointwise, 1).numpy(), predicted.numpy()
 
 
 def sample_targets(agent: Agent, data: Transitions, latents: Tensor, generator: torch.Generator) -> Tensor:

@@ -33,6 +33,8 @@ class Evidence:
         forgetting_factor: by which the weight of a transition falls in it with each later one.
         drifts: whether it forgets in a way that no power of the likelihood stands for: where no context is known there
             is then no posterior to compare it with.
+        members: how many beliefs there are about the environment: M where each member has its own, and the draws come
+            in M equal blocks, with the log density of their own member's belief; else 1.
     """
 
     transitions: Transitions
@@ -50,3 +52,4 @@ class Evidence:
     window: int | None = None
     forgetting_factor: float = 1.0
     drifts: bool = False
+    members: int = 1

@@ -16,7 +16,13 @@ from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.posterior.datatree import draw_log_likelihood
 from pyro_dynamics.environments import Context
 from pyro_dynamics.inference.log_joint import log_joint_of_draws, whole_batch
-from pyro_dynamics.inference.user_model import has_default_forward, has_default_prior, over_environments
+from pyro_dynamics.inference.user_model import (
+    has_default_forward,
+    has_default_prior,
+    has_population,
+    over_environments,
+    population,
+)
 from pyro_dynamics.transitions import Transitions
 
 SHORT = 5
@@ -47,11 +53,14 @@ class Reference:
         self.agent, self.transitions, self.temperature = agent, transitions, temperature
         self.forgetting_factor = forgetting_factor
 
-    def log_joint(self, latent: np.ndarray, first: int, last: int) -> np.ndarray:
-        """Of the transitions ``first`` to ``last`` at draws ``[S, d]``: ``[S]``, in nats."""
-        return self.log_prior(latent) + self.log_likelihood(latent, first, last)
+    def log_joint(self, latent: np.ndarray, first: int, last: int, own: bool = False) -> np.ndarray:
+        """Of the transitions ``first`` to ``last`` at draws ``[S, d]``: ``[S]``, in nats.
 
-    def log_likelihood(self, latent: np.ndarray, first: int, last: int) -> np.ndarray:
+        That of the mean over members; with ``own`` of each draw's own member, where draws come in M equal blocks.
+        """
+        return self.log_prior(latent) + self.log_likelihood(latent, first, last, own)
+
+    def log_likelihood(self, latent: np.ndarray, first: int, last: int, own: bool = False) -> np.ndarray:
         """The same without the prior."""
         agent, draws = self.agent, torch.as_tensor(latent, dtype=torch.float32)
         rows = torch.arange(first, last + 1)
@@ -59,7 +68,7 @@ class Reference:
         weight = self.temperature * self.forgetting_factor ** (last - rows).double()
         if has_default_forward(agent.model):
             total = torch.zeros(len(draws), dtype=torch.double)
-            for index, value in draw_log_likelihood(agent, seen, draws[:, None]):
+            for index, value in draw_log_likelihood(agent, seen, draws[:, None], own):
                 total += value.double() @ weight[index]
             return total.numpy()
         inputs, targets = agent.task.inputs(seen.state, seen.action), agent.task.targets(seen.state, seen.next_state)
@@ -71,9 +80,9 @@ class Reference:
     def log_prior(self, latent: np.ndarray) -> np.ndarray:
         """log p(e) at draws ``[S, d]``: ``[S]``, in nats."""
         draws, model = torch.as_tensor(latent, dtype=torch.float32), self.agent.model
-        if has_default_prior(model):
+        if has_default_prior(model) and not has_population(model):
             return np.asarray(-0.5 * (draws.double().square() + math.log(2 * math.pi)).sum(-1))
-        return np.asarray(over_environments(model, 1).prior().log_prob(draws[:, None])[:, 0].double())
+        return np.asarray(population(over_environments(model, 1)).log_prob(draws[:, None])[:, 0].double())
 
     def affordable(self, first: int, last: int) -> int:
         """How many draws can be judged by these transitions within a fifth of the limit of a diagnosis."""

@@ -16,6 +16,7 @@ import torch
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
+from pyro_dynamics.diagnostics.posterior.datatree import levelled
 from pyro_dynamics.diagnostics.posterior.importance import Importance, importance
 from pyro_dynamics.diagnostics.posterior.missed_mass import Missed, Proposal, proposals
 from pyro_dynamics.diagnostics.stream.central_region import REGION, central_region
@@ -47,7 +48,7 @@ from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import columns, label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.gaussians import moments
-from pyro_dynamics.inference.user_model import over_environments
+from pyro_dynamics.inference.user_model import over_environments, population
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
 
@@ -209,10 +210,12 @@ def _compare(
     if evidence.drifts and all_unknown(evidence.contexts):
         return Against([], [], [], None)
     steps = checkpoints(since, every, latent.shape[1] * reference.agent.model.likelihood.members)
-    judged = [
-        importance(reference.log_joint(latent[t], since[t], t), log_q[t].astype(float), latent[t].astype(float))
-        for t in steps
-    ]
+    judged = []
+    for t in steps:
+        log_p, of_belief = reference.log_joint(latent[t], since[t], t, evidence.members > 1), log_q[t].astype(float)
+        if evidence.members > 1:
+            log_p = levelled(log_p, of_belief, evidence.members)
+        judged.append(importance(log_p, of_belief, latent[t].astype(float)))
     others, last = _other_places(reference, evidence), steps[-1]
     missed = missed_at(reference, latent[last].astype(float), others, since[last], last, np.random.default_rng(0))
     what = REMEMBERED if all_unknown(evidence.contexts) else SINCE_CHANGE
@@ -222,7 +225,7 @@ def _compare(
 def _other_places(reference: Reference, evidence: Evidence) -> list[Proposal]:
     """The prior, and the trained environments' posteriors."""
     with drawing_from(torch.Generator().manual_seed(0)), torch.no_grad():
-        mean, covariance = moments(over_environments(reference.agent.model, 1).prior())
+        mean, covariance = moments(population(over_environments(reference.agent.model, 1)))
     trained, names = [], []
     if evidence.trained_means is not None and evidence.trained_covariances is not None:
         trained = list(

@@ -225,7 +225,7 @@ class WithNewRun(Distribution):
         return torch.where(begins, self.base.sample(shape), self.posterior.sample(shape))
 
     def weighted_sample(self, draws: int) -> tuple[Tensor, Tensor]:
-        """Draws of both parts ``[n, K, d]`` and their log-weights ``[n, K]``: p_0 is rarely drawn, and may explain all."""
+        """Draws of both parts ``[n, K, d]``, with log-weights ``[n, K]``: p_0 is rarely drawn, and may explain all."""
         few = -(-draws // NEW_RUN_DRAWS)
         latents = torch.cat([self.posterior.sample((draws,)), self.base.sample((few,))])
         weight = torch.tensor([(1 - self.hazard) / draws] * draws + [self.hazard / few] * few).log()

@@ -48,6 +48,19 @@ class MemberMixture(Distribution):
         each = self._apart(self.parts.log_prob(value.repeat_interleave(self.members, dim=-2)), -1)
         return each.logsumexp(-1) - math.log(self.members)
 
+    def own_log_prob(self, draws: Tensor) -> Tensor:
+        """Log density of each draw under the belief of the member that it is of.
+
+        Args:
+            draws: ``[n, K, d]`` from :meth:`sample`, of which n is a multiple of M.
+
+        Returns:
+            ``[n, K]``.
+        """
+        by_member = draws.unflatten(0, (self.members, -1)).movedim(0, -2)  # [n / M, K, M, d]
+        own = self._apart(self.parts.log_prob(by_member.flatten(-3, -2)), -1)
+        return own.movedim(-1, 0).flatten(0, 1)
+
     @property
     def mean(self) -> Tensor:
         return self._apart(self.parts.mean, -2).mean(-2)
