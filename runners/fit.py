@@ -16,7 +16,7 @@ from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.datasets.logged_family import NAME, DataDescription, LoggedFamily
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.guides import GUIDES, DiagonalConfig
+from pyro_dynamics.guides import GUIDES, FullRankConfig
 from pyro_dynamics.inference import OfflineConfig
 from pyro_dynamics.io.files import write_bytes, write_json_lines
 from pyro_dynamics.io.lock import lock_folder
@@ -27,6 +27,7 @@ from pyro_dynamics.processor import set_threads
 from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.common.configuration import (
     CHANGEPOINT_KALMAN,
+    POLISH,
     OnlineConfig,
     RunConfig,
     from_json,
@@ -48,7 +49,7 @@ class FitConfig:
 
     agent: Literal["latent", "generalist", "specialist"] = "latent"
     """latent: one model, a latent for each environment; generalist: one model, none; specialist: a model each."""
-    guide: Annotated[str, tyro.conf.arg(metavar=GUIDES.choices)] = "diagonal"
+    guide: Annotated[str, tyro.conf.arg(metavar=GUIDES.choices)] = "full-rank"
     """Family of the posterior over latents."""
     seed: int = 0
     """Names every random stream."""
@@ -57,9 +58,11 @@ class FitConfig:
     ensemble: EnsembleConfig = field(
         default_factory=lambda: EnsembleConfig(members=3, hidden=(64, 64), weight_decay=(1e-5, 1e-5, 1e-5))
     )
-    guide_config: Annotated[object, tyro.conf.arg(name="guide")] = field(default_factory=DiagonalConfig)
+    guide_config: Annotated[object, tyro.conf.arg(name="guide")] = field(default_factory=FullRankConfig)
+    calibrate: bool = True
+    """Fit a factor of the predicted standard deviation of each target to the episodes that are held out."""
     offline: OfflineConfig = field(
-        default_factory=lambda: OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=4000, lr_decay=True)
+        default_factory=lambda: OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=4000, lr_decay=True, polish=POLISH)
     )
     online: Annotated[OnlineConfig, tyro.conf.arg(name="")] = CHANGEPOINT_KALMAN
 

@@ -28,7 +28,7 @@ class MemberMixture(Distribution):
         self.parts, self.members = parts, members
 
     def weighted_sample(self, draws: int) -> tuple[Tensor, Tensor]:
-        """Draws of each member's own belief, ``[n, M, K, d]``, and their log-weights, ``[n, M, K]``, which sum to 1 in n.
+        """Draws of each member's own belief, ``[n, M, K, d]``, with log-weights ``[n, M, K]`` that sum to 1 in n.
 
         See :func:`weighted_sample`; n is ``draws / M`` or a little more.
         """
@@ -77,7 +77,7 @@ class MemberMixture(Distribution):
 
 
 def weighted_sample(belief: Distribution, draws: int) -> tuple[Tensor, Tensor]:
-    """Draws ``[n, ..., K, d]`` of a belief and their log-weights ``[n, ..., K]``: of equal weight, where it has no others.
+    """Draws ``[n, ..., K, d]`` of a belief with log-weights ``[n, ..., K]``: equal ones, where it has no others.
 
     Args:
         belief: batch shape ``[K]``, event shape ``[d]``; where each member has its own, members stand before K.
