@@ -272,7 +272,7 @@ class OfflineInference:
         return mean
 
     def polish(self, inputs: Tensor, targets: Tensor, environment: Tensor) -> None:
-        """Move the guide to the optimum of its family for these networks and data ``[N, ...]``, if that is asked for."""
+        """Move the guide to the best of its family for these networks and data ``[N, ...]``, if that is asked for."""
         self._polish(whole_batch(inputs, targets, environment, self.model.likelihood.members))
 
     def _polish(self, everything: Minibatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.benchmarks.belief.dispersion import dispersion
 from pyro_dynamics.benchmarks.belief.figures import FIGURES, PREDICTED, Figures
-from pyro_dynamics.benchmarks.belief.following import Decoder, follow
+from pyro_dynamics.benchmarks.belief.following import follow
 from pyro_dynamics.benchmarks.belief.network import network_coverage
 from pyro_dynamics.benchmarks.belief.streams import Streams, act, kept_file
 from pyro_dynamics.benchmarks.belief.table import ORACLE_RESET
@@ -62,7 +62,7 @@ class Settings:
 
     def trials(self, family: Family) -> dict[str, Trial]:
         """The streams that are needed, by name."""
-        needed = {*self.parts, *(RETURNED if self.returns else ())}
+        needed = {*self.parts, *(RETURNED if self.returns else ()), *(["known"] if "network" in self.parts else [])}
         return {name: make(family, self.steps, self.episodes) for name, make in TRIALS.items() if name in needed}
 
 
@@ -88,7 +88,7 @@ class MeasuredRun:
         require_beliefs(path, self.family, self.trained)
         self.methods = methods_of(words, self.config)
         self.fingerprint = self.trained.fingerprint()
-        self.decode: Decoder = ContextProbe(self.trained.beliefs()[0].numpy(), self.family.train).predict
+        self.probe = ContextProbe(self.trained.beliefs()[0].numpy(), self.family.train)
         self.trials = settings.trials(self.family)
         self.seed = derive_seed(settings.seed, "belief benchmark", self.config.seed)  # runs must not share streams
         self.folder = make_folder(folder)
@@ -115,7 +115,7 @@ class MeasuredRun:
         if set(self.chosen.parts) - {"network", "steady"}:
             found.append({**common, "method": ORACLE_RESET, **self.row(None, on_step)})
         if "network" in self.chosen.parts:
-            found.append({**common, "method": None, "network": self.network()})
+            found.append({**common, "method": None, "network": self.network(on_step)})
         return found
 
     def reference(self, online: OnlineConfig) -> str | None:
@@ -143,7 +143,7 @@ class MeasuredRun:
             found = follow(
                 group,
                 self.streams(trial, on_step),
-                self.decode,
+                self.probe,
                 trial.schedules,
                 self.seed,
                 predicted,
@@ -172,17 +172,20 @@ class MeasuredRun:
         def measure(_: AgentGroup) -> Figures:
             streams = self.streams(trial, lambda _: None).first(1, PREDICTED)
             group = self.group(online, trial, environments=1)
-            found = follow(group, streams, self.decode, trial.schedules[:1], self.seed)
+            found = follow(group, streams, self.probe, trial.schedules[:1], self.seed)
             return {"median": float(np.median(found.update_ms))}
 
         return float(self.kept("update", trial, online, measure, lambda: None)["median"])
 
-    def network(self) -> Figures:
-        """The network's coverage of the last round's episodes, and the dispersion of the trained guides."""
-        *trained_on, held_out = self.run.transitions()
-        agent = self.trained.agents[0]
-        ratio = dispersion(agent, Transitions.concatenate(trained_on)) if trained_on else None
-        return {**network_coverage(agent, held_out), "dispersion": ratio}
+    def network(self, on_step: OnStep) -> Figures:
+        """The network's coverage of new episodes in the trained environments, and the dispersion of their guides."""
+        rounds, agent = self.run.transitions(), self.trained.agents[0]
+        trained_on = rounds[:-1] or rounds  # the last round was acted after the training
+        new = self.streams(self.trials["known"], on_step).transitions()
+        return {
+            **network_coverage(agent, new),
+            "dispersion": dispersion(agent, Transitions.concatenate(trained_on)),
+        }
 
     def kept(
         self,

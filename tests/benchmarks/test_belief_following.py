@@ -67,12 +67,17 @@ def streams(trial: Trial, noise: float = NOISE) -> Streams:
     return Streams(state, state, delta, torch.zeros(truth.shape[:2]), alive)
 
 
-def decode(latents: np.ndarray) -> np.ndarray:
-    return latents[..., 0]
+class Exact:
+    """The latent is the context."""
+
+    def predict(self, latents: np.ndarray) -> np.ndarray:
+        return latents[..., 0]
+
+    draws = predict
 
 
 def followed(trial: Trial, noise: float = NOISE, **how: Any) -> Followed:
-    return follow(group(len(trial.schedules), noise), streams(trial, noise), decode, trial.schedules, **how)
+    return follow(group(len(trial.schedules), noise), streams(trial, noise), Exact(), trial.schedules, **how)
 
 
 def steady(contexts: int, steps: int) -> Trial:

@@ -9,14 +9,12 @@ import torch
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.benchmarks.belief.measures import interval
 from pyro_dynamics.benchmarks.belief.streams import Streams
+from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Schedule
 from pyro_dynamics.rollouts.acting import Acting, ContextChange, update_beliefs
 from pyro_dynamics.rollouts.adaptation import BELIEF_DRAWS
 from pyro_dynamics.rollouts.rollout import Step
 from pyro_dynamics.seeding import derive_generator
-
-Decoder = Callable[[np.ndarray], np.ndarray]
-"""From latents ``[..., d]`` to hidden parameters ``[...]``, or ``[..., P]`` of several."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Followed:
 def follow(
     group: AgentGroup,
     streams: Streams,
-    decode: Decoder,
+    probe: ContextProbe,
     schedules: Sequence[Schedule],
     seed: int = 0,
     predicted: int = 0,
@@ -57,7 +55,7 @@ def follow(
     Args:
         group: one agent with fresh beliefs about K environments.
         streams: of these.
-        decode: reads the hidden parameters out of latents.
+        probe: reads the hidden parameters out of latents; its error is in the intervals, as in those that are printed.
         schedules: the true context of each environment by step.
         seed: names the random streams.
         predicted: of so many first steps the log predictive density is taken.
@@ -81,8 +79,8 @@ def follow(
     update_ms: list[float] = []
     for step in update_beliefs(group, streams.steps(), everyone, updating, Acting(before_update=predict)):
         latents: np.ndarray = group.belief_draws(BELIEF_DRAWS, reporting)[0].numpy()
-        decoded = decode(latents).reshape(*latents.shape[:2], -1)
-        low, high = interval(decoded)
+        decoded = probe.predict(latents).reshape(*latents.shape[:2], -1)
+        low, high = interval(probe.draws(latents).reshape(decoded.shape))
         for name, value in (("mean", decoded.mean(0)), ("low", low), ("high", high)):
             values[name].append(value)
         update_ms.append(1e3 * step.update.cpu)

@@ -22,6 +22,7 @@ from pyro_dynamics.io.reuse import as_stored
 from pyro_dynamics.rollouts.acting import Acting, ContextChange, act_and_update
 from pyro_dynamics.rollouts.rollout import Step
 from pyro_dynamics.seeding import derive_generator, derive_seed
+from pyro_dynamics.transitions import Transitions
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,14 @@ class Streams:
     def returns(self) -> list[float]:
         """Of each environment, ``[K]``."""
         return (self.reward * self.alive).sum(0).tolist()
+
+    def transitions(self) -> Transitions:
+        """Of all environments, without what comes after the end of an episode."""
+        steps, environments = self.alive.shape
+        flat = [getattr(self, name).flatten(0, 1) for name in ("state", "action", "next_state", "reward")]
+        environment = torch.arange(environments).repeat(steps)
+        step = torch.arange(steps).repeat_interleave(environments)
+        return Transitions(*flat, environment, step).select(self.alive.flatten())
 
     def save(self, file: Path) -> None:
         """Write the arrays whole."""

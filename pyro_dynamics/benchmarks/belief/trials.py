@@ -84,6 +84,12 @@ def recall_trial(family: Family, steps: int, episodes: int) -> Trial:
     return Trial("recall", schedules, groups, 4 * half, tuple(range(0, 4 * half, half)))
 
 
+def known_trial(family: Family, steps: int, _: int = 0) -> Trial:
+    """New episodes in the environments that were trained on."""
+    schedules = tuple(map(Schedule.constant, family.train))
+    return Trial("known", schedules, ("known",) * len(schedules), 2 * steps)
+
+
 def trained_pair(family: Family, a: Context, b: Context) -> tuple[Context, Context]:
     """The trained contexts nearest to two others, and different from each other."""
     trained = columns(family.train)
@@ -111,5 +117,6 @@ TRIALS: dict[str, Callable[[Family, int, int], Trial]] = {
     "change": change_trial,
     "stay": stay_trial,
     "recall": recall_trial,
+    "known": known_trial,
 }
 """Each made out of a family, the steps of a stream, and the streams of each schedule."""
