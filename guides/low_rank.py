@@ -118,7 +118,8 @@ def _principal_diagonal(covariance: Tensor, rank: int) -> Tensor:
     values, vectors = torch.linalg.eigh(correlation)  # ascending
     noise = values[..., : max(values.shape[-1] - rank, 1)].mean(-1, keepdim=True)
     factor = vectors[..., -rank:] * (values[..., -rank:] - noise).clamp(min=0).sqrt()[..., None, :]
-    return (variance * (1 - factor.square().sum(-1)).clamp(min=1e-6)).log()
+    log_variance: Tensor = (variance * (1 - factor.square().sum(-1)).clamp(min=1e-6)).log()
+    return log_variance
 
 
 def _nearest_diagonal(precision: Tensor, log_diagonal: Tensor, rank: int, iterations: int = 100) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.inference.beliefs.member_mixture import MemberMixture
+from pyro_dynamics.inference.beliefs.member_mixture import own_log_prob
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
 
@@ -135,8 +135,7 @@ class AgentGroup:
                 posterior = agent.reported_posterior()
                 with drawing_from(generator):
                     draws = posterior.sample((count,))
-                own = isinstance(posterior, MemberMixture)
-                log_q = posterior.own_log_prob(draws) if own else posterior.log_prob(draws)
+                log_q = own_log_prob(posterior, draws)
             parts.append((draws, log_q))
         draws, log_q = (torch.cat(part, 1)[:, order] for part in zip(*parts, strict=True))
         return draws, log_q

@@ -77,7 +77,7 @@ class Exact:
 
 
 def followed(trial: Trial, noise: float = NOISE, **how: Any) -> Followed:
-    return follow(group(len(trial.schedules), noise), streams(trial, noise), Exact(), trial.schedules, **how)
+    return follow(group(len(trial.schedules), noise), streams(trial, noise), Exact(), trial.schedules, **how)  # type: ignore[arg-type]
 
 
 def steady(contexts: int, steps: int) -> Trial:

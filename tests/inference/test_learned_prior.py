@@ -84,6 +84,7 @@ class Wrong(nn.Module):
     """Members that are right about the mean, and whose sd is too large or too small by a known factor."""
 
     members = 2
+    noise_factor: Tensor
 
     def __init__(self, wrong_by: Tensor) -> None:
         super().__init__()
@@ -93,6 +94,14 @@ class Wrong(nn.Module):
     def forward(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
         location = (inputs + latent).sum(-1, keepdim=True).expand(*inputs.shape[:-1], len(self.wrong_by))
         return location, self.noise_factor * self.wrong_by * torch.ones_like(location)
+
+    def fit_normaliser(self, inputs: Tensor) -> None: ...
+
+    def penalty(self) -> Tensor:
+        return torch.zeros(())
+
+    def weight_decays(self) -> dict[nn.Parameter, float]:
+        return {}
 
 
 def test_the_noise_of_new_episodes_is_found(generator: torch.Generator) -> None:

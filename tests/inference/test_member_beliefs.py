@@ -1,6 +1,7 @@
 """A belief for each member of an ensemble, against the closed form of each member's own posterior."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch.distributions import Distribution, Independent, MultivariateNormal, N
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import DiagonalGuide, FullRankGuide
-from pyro_dynamics.inference import BELIEFS, KalmanUpdate, KalmanUpdateConfig, linear_gaussian_posterior
+from pyro_dynamics.inference import BELIEFS, Belief, KalmanUpdate, KalmanUpdateConfig, linear_gaussian_posterior
 from pyro_dynamics.inference.beliefs import ChangepointConfig
 from pyro_dynamics.inference.beliefs.member_mixture import MemberMixture, weighted_sample
 from pyro_dynamics.models import HierarchicalModel
@@ -44,7 +45,7 @@ class Disagreeing(nn.Module):
         return {}
 
 
-def make(name: str, likelihood: nn.Module, environments: int, config: object = None, **options: object) -> object:
+def make(name: str, likelihood: Any, environments: int, config: Any = None, **options: Any) -> Belief:
     guide = FullRankGuide(environments, D).for_environments(environments)
     rule = KalmanUpdate(KalmanUpdateConfig(iterations=1))
     model = HierarchicalModel(likelihood, environments, D)
@@ -76,7 +77,7 @@ def test_each_member_has_the_posterior_of_its_own_likelihood(
             NOISE / math.sqrt(temperature),
         )
         mean, covariance = each[0].view(3, MEMBERS, D), each[1].view(3, MEMBERS, D, D)
-    joint = belief.joint()
+    joint: Any = belief.joint()
     assert torch.allclose(joint.mean.view(3, MEMBERS, D), mean, atol=2e-4)
     assert torch.allclose(joint.covariance_matrix.view(3, MEMBERS, D, D), covariance, atol=1e-4, rtol=1e-3)
     assert torch.allclose(belief.posterior().mean, mean.mean(1), atol=2e-4)

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-from unittest.mock import Mock
 
 import pyro
 import pytest
@@ -26,8 +25,7 @@ from pyro_dynamics.diagnostics.posterior.accuracy import log_density
 from pyro_dynamics.diagnostics.posterior.datatree import to_datatree
 from pyro_dynamics.diagnostics.posterior.simulation_calibration import sbc_ranks
 from pyro_dynamics.diagnostics.prediction.forecast import forecast
-from pyro_dynamics.diagnostics.stream import stream_diagnosis
-from pyro_dynamics.diagnostics.stream.evidence import Evidence
+from pyro_dynamics.diagnostics.stream.reference import Reference
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import DiagonalGuide, LaplaceGuide, MixtureGuide
 from pyro_dynamics.inference import (
@@ -638,15 +636,10 @@ def test_diagnostics_judge_by_the_models_density(kind: Any) -> None:
     assert abs(posterior_kl) < 1e-4  # the belief is the prior
 
     draws, rows_of_first = e[:, 0], data.select(torch.arange(4))
-    judged = Mock(wraps=stream_diagnosis.importance)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(stream_diagnosis, "importance", judged)
-        latent, log_q = draws.numpy()[None].repeat(4, 0), draws[None, :, 0].numpy().repeat(4, 0)
-        stream_diagnosis._judge(agent, Evidence(data, [None] * 4, 1.0, latent, log_q), 0, 3)
+    found = torch.from_numpy(Reference(agent, data, 1.0).log_joint(draws.numpy(), 0, 3)).float()
     fields = rows_of_first.state, rows_of_first.action, rows_of_first.next_state
     each = by_rows(kind, fields, draws[:, None].expand(-1, 4, 1)).sum(1)
     expected = times * log_prior(kind, draws[:, 0]) + each
-    found = torch.from_numpy(judged.call_args.args[0]).float()
     torch.testing.assert_close(found - found[0], expected - expected[0], rtol=1e-3, atol=1e-3)
 
     inputs = torch.cat(fields[:2], -1)

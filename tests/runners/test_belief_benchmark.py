@@ -109,7 +109,7 @@ def test_beliefs_that_follow_a_stream_end_where_those_of_the_one_who_acted_did(r
     for reset in (False, True):
         acting, following = (group_for(trained, family, trial.starts) for _ in range(2))
         made = act(acting, family, trial, seed=0, reset=reset)
-        found = follow(following, made, probe.predict, trial.schedules, reset=reset)
+        found = follow(following, made, probe, trial.schedules, reset=reset)
         for one, other in zip(acting.beliefs(), following.beliefs(), strict=True):
             assert torch.allclose(one, other, rtol=1e-4, atol=1e-6)
         mean = probe.predict(following.beliefs()[0].numpy())

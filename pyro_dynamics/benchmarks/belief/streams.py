@@ -66,10 +66,10 @@ class Streams:
     def transitions(self) -> Transitions:
         """Of all environments, without what comes after the end of an episode."""
         steps, environments = self.alive.shape
-        flat = [getattr(self, name).flatten(0, 1) for name in ("state", "action", "next_state", "reward")]
+        flat = {name: getattr(self, name).flatten(0, 1) for name in ("state", "action", "next_state", "reward")}
         environment = torch.arange(environments).repeat(steps)
         step = torch.arange(steps).repeat_interleave(environments)
-        return Transitions(*flat, environment, step).select(self.alive.flatten())
+        return Transitions(**flat, environment=environment, step=step).select(self.alive.flatten())
 
     def save(self, file: Path) -> None:
         """Write the arrays whole."""

@@ -12,7 +12,7 @@ from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.inference.beliefs.member_mixture import MemberMixture
+from pyro_dynamics.inference.beliefs.member_mixture import own_log_prob
 from pyro_dynamics.inference.log_joint import log_joint_of_draws, whole_batch
 from pyro_dynamics.inference.user_model import has_default_forward, has_default_prior, has_population, population
 from pyro_dynamics.observation import gaussian_parameters
@@ -315,9 +315,8 @@ def _chain(
     log_p = log_joint_of_environments(agent, data, latents, keep, online).numpy()
     few = latents[torch.linspace(0, len(latents) - 1, min(predictive_draws, len(latents))).long()]
     predicted = sample_targets(agent, data.select(kept), few, generator)
-    own = members > 1 and isinstance(posterior, MemberMixture)
-    log_q = (posterior.own_log_prob(latents) if own else posterior.log_prob(latents)).double().numpy()
-    log_p = levelled(log_p, log_q, members) if own else log_p
+    log_q = (own_log_prob(posterior, latents) if online else posterior.log_prob(latents)).double().numpy()
+    log_p = levelled(log_p, log_q, members) if members > 1 else log_p
     return latents.numpy(), log_p, log_q, torch.cat(pointwise, 1).numpy(), predicted.numpy()
 
 

@@ -46,7 +46,8 @@ class MemberMixture(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         each = self._apart(self.parts.log_prob(value.repeat_interleave(self.members, dim=-2)), -1)
-        return each.logsumexp(-1) - math.log(self.members)
+        mixed: Tensor = each.logsumexp(-1)
+        return mixed - math.log(self.members)
 
     def own_log_prob(self, draws: Tensor) -> Tensor:
         """Log density of each draw under the belief of the member that it is of.
@@ -58,12 +59,14 @@ class MemberMixture(Distribution):
             ``[n, K]``.
         """
         by_member = draws.unflatten(0, (self.members, -1)).movedim(0, -2)  # [n / M, K, M, d]
-        own = self._apart(self.parts.log_prob(by_member.flatten(-3, -2)), -1)
-        return own.movedim(-1, 0).flatten(0, 1)
+        each = self._apart(self.parts.log_prob(by_member.flatten(-3, -2)), -1)
+        own: Tensor = each.movedim(-1, 0).flatten(0, 1)
+        return own
 
     @property
     def mean(self) -> Tensor:
-        return self._apart(self.parts.mean, -2).mean(-2)
+        mean: Tensor = self._apart(self.parts.mean, -2).mean(-2)
+        return mean
 
     @property
     def variance(self) -> Tensor:
@@ -73,7 +76,8 @@ class MemberMixture(Distribution):
 
     def _apart(self, values: Tensor, dim: int) -> Tensor:
         """``[..., K M, ...]`` as ``[..., K, M, ...]``."""
-        return values.unflatten(dim, (-1, self.members))
+        apart: Tensor = values.unflatten(dim, (-1, self.members))
+        return apart
 
 
 def weighted_sample(belief: Distribution, draws: int) -> tuple[Tensor, Tensor]:
@@ -88,3 +92,11 @@ def weighted_sample(belief: Distribution, draws: int) -> tuple[Tensor, Tensor]:
         return weighted
     latents = belief.sample(torch.Size([draws]))
     return latents, torch.full(latents.shape[:-1], -math.log(draws))
+
+
+def own_log_prob(belief: Distribution, draws: Tensor) -> Tensor:
+    """Log density ``[n, K]`` of draws ``[n, K, d]`` of a belief: that of their own member, where each has its own."""
+    if isinstance(belief, MemberMixture):
+        return belief.own_log_prob(draws)
+    log_q: Tensor = belief.log_prob(draws)
+    return log_q

@@ -70,7 +70,8 @@ class Recall:
 
     def _together(self, distance: Tensor) -> Tensor:
         """The mean over the members of each environment, in each of their rows ``[n, ...]``."""
-        return distance.unflatten(0, (-1, self.members)).mean(1).repeat_interleave(self.members, 0)
+        mean: Tensor = distance.unflatten(0, (-1, self.members)).mean(1)
+        return mean.repeat_interleave(self.members, 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of all that changes."""
