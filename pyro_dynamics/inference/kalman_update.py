@@ -44,6 +44,7 @@ class KalmanUpdate:
     """
 
     Config = KalmanUpdateConfig
+    finds_optimum = True
 
     def __init__(self, config: KalmanUpdateConfig) -> None:
         self.config = config

@@ -57,6 +57,7 @@ class NaturalUpdate:
     """
 
     Config = NaturalUpdateConfig
+    finds_optimum = True
 
     def __init__(self, config: NaturalUpdateConfig) -> None:
         self.config = config

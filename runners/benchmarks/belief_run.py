@@ -110,7 +110,7 @@ class MeasuredRun:
         found = [
             {**common, "method": name, "reference": self.reference(online), **self.row(online, on_step)}
             for name, online in self.methods.items()
-            if self.trials
+            if set(self.chosen.parts) != {"network"}
         ]
         if set(self.chosen.parts) - {"network", "steady"}:
             found.append({**common, "method": ORACLE_RESET, **self.row(None, on_step)})

@@ -185,7 +185,7 @@ def test_a_family_without_room_between_its_contexts_is_refused() -> None:
 
 def test_the_trials_of_a_family() -> None:
     family = find_family("pendulum-gravity")
-    steady_, change, stay, recall = (make(family, 100, 3) for make in TRIALS.values())
+    steady_, change, stay, recall, known = (make(family, 100, 3) for make in TRIALS.values())
     assert steady_.starts[:14] == steady_.starts[14:]
     assert (len(steady_.schedules), steady_.rows("outside")) == (28, [12, 13, 26, 27])
     assert change.truth()[[39, 40], :, 0].tolist() == [[9] * 3 + [3] * 3, [3] * 3 + [9] * 3]

@@ -14,6 +14,7 @@ from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief, clone_state, leaving_alone
 from pyro_dynamics.inference.beliefs.recall import Recall
 from pyro_dynamics.inference.divergence import is_sound
+from pyro_dynamics.inference.gaussians import is_gaussian
 from pyro_dynamics.inference.log_joint import log_joint
 from pyro_dynamics.inference.user_model import over_environments
 from pyro_dynamics.seeding import drawing_from
@@ -131,8 +132,11 @@ class ChangepointBelief(Belief):
         self.update_rule.fit(model, self.many, prior, batch, generator)
         with torch.no_grad(), drawing_from(generator):
             posterior = self.many.frozen()
+            # At an optimum that is a Gaussian the two differ by the same everywhere: one place says it.
+            at_mean = getattr(self.update_rule, "finds_optimum", False) and is_gaussian(posterior)
+            places = posterior.mean[None] if at_mean else posterior.sample((8,))
             evidence = torch.stack(
-                [log_joint(model, prior, batch, draw) - posterior.log_prob(draw) for draw in posterior.sample((8,))]
+                [log_joint(model, prior, batch, place) - posterior.log_prob(place) for place in places]
             ).mean(0)
         # A change is the environment's: its members share the weights, by the mean of what each finds.
         shared = evidence.view(-1, self.members, self.runs).mean(1).repeat_interleave(self.members, 0)

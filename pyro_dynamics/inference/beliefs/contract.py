@@ -23,7 +23,11 @@ from pyro_dynamics.transitions import Minibatch
 
 @runtime_checkable
 class Update(Protocol):
-    """How a guide is fitted to prior times likelihood: gradient steps (Eq. 5), or a step of another kind."""
+    """How a guide is fitted to prior times likelihood: gradient steps (Eq. 5), or a step of another kind.
+
+    One with a true ``finds_optimum`` leaves a Gaussian guide at the best of its family, where its evidence is the same
+    wherever it is taken.
+    """
 
     def fit(
         self,
