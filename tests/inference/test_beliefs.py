@@ -122,7 +122,7 @@ def test_window_belief_knows_the_last_transitions_alone(likelihood: LinearGaussi
 def test_changepoint_belief_is_the_exact_mixture_over_run_lengths(generator: torch.Generator) -> None:
     """All runs are kept here, so that the weights are those of Adams and MacKay's recursion."""
     likelihood, hazard, steps = LinearGaussian(2, 1, OUTPUTS, NOISE, 2, generator), 0.1, 9
-    config = ChangepointConfig(hazard, steps + 2, spacing=1, patience=steps, recalled=0, most_nats=math.inf)
+    config = ChangepointConfig(hazard, steps + 2, spacing=1, patience=steps, recalled=0, most_nats=0)
     belief = make("changepoint", config, likelihood, 1, environments=1)
     data = stream(likelihood, torch.full((1, 1), 1.5), 5, generator)
     data += stream(likelihood, torch.full((1, 1), -1.5), steps - 5, generator)

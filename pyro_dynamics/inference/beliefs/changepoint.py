@@ -35,7 +35,8 @@ class ChangepointConfig:
         spacing: steps between two moments at which a new run may begin.
         patience: steps for which a young run is kept, whatever its probability: it needs some to prove itself.
         recalled: how many contexts that were left are remembered, so that a return is recognised; 0 for none.
-        most_nats: by which one transition can speak against a run: an outlier, which no run explains, says less.
+        most_nats: by which one transition can speak against a run: an outlier, which no run explains, says less. 0 for
+            no bound.
     """
 
     hazard: float = 0.002
@@ -47,8 +48,8 @@ class ChangepointConfig:
 
     def __post_init__(self) -> None:
         require_positive(self, "hypotheses", "spacing")
-        if not self.most_nats > 0:  # infinite for no bound
-            raise UserError(f"most-nats must be positive, not {self.most_nats}")
+        if not self.most_nats >= 0:
+            raise UserError(f"most-nats must be 0 (no bound) or more, not {self.most_nats}")
         if self.recalled < 0:
             raise UserError(f"recalled must be 0 (none) or more, not {self.recalled}")
         if not 0 < self.hazard < 1:
@@ -141,7 +142,8 @@ class ChangepointBelief(Belief):
         # A change is the environment's: its members share the weights, by the mean of what each finds.
         shared = evidence.view(-1, self.members, self.runs).mean(1).repeat_interleave(self.members, 0)
         present = shared.masked_fill(self.log_weight.isneginf(), -math.inf)
-        shared = shared.clamp(min=present.amax(1, keepdim=True) - self.config.most_nats)
+        bound = self.config.most_nats or math.inf
+        shared = shared.clamp(min=present.amax(1, keepdim=True) - bound)
         before = self._length()
         weight = (self.log_weight + shared).log_softmax(1)
         self.log_weight = torch.where(seen[:, None], weight, self.log_weight)
