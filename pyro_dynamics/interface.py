@@ -164,7 +164,8 @@ def load(
         parts: classes of your own that the run names and only your program has, such as ``{"guide": MyGuide}``.
         threads: processor threads.
         online: how the belief follows what comes, if not as the run says: ``belief``, ``belief_config``, ``update``,
-            ``update_config``, ``temperature``.
+            ``update_config``, ``temperature``, ``belief_per`` ("member" or "ensemble"), ``prior`` ("learned" or
+            "standard").
 
     Raises:
         UserError: if the folder does not hold a run, or a setting makes no sense.

@@ -58,11 +58,12 @@ class AdaptFlags:
     """Act in one environment with a trained model, updating the belief after every step (Eq. 5).
 
     Without --context and --schedule the hidden parameter changes once, after a fifth of the steps, between two values
-    that were not trained on. With --replay it follows logged steps instead, without acting. The belief begins at the
-    prior N(0, I). Prints a line for every tenth of the steps and at every change, and stores the steps as JSON lines,
-    the transitions, draws of the belief, a summary and a figure in DIR/adapt/NAME. At the end it reports how many of
-    the targets lay in the network's own 90 % intervals before they were seen, and the verdict that `diagnose` also
-    gives of the belief: believe, stale, overconfident, out of the trained range, collapsed, ...
+    that were not trained on. With --replay it follows logged steps instead, without acting. The belief begins where
+    --prior says: at a Gaussian around the latents that were trained on, or at N(0, I). Prints a line for every tenth of
+    the steps and at every change, and stores the steps as JSON lines, the transitions, draws of the belief, a summary
+    and a figure in DIR/adapt/NAME. At the end it reports how many of the targets lay in the network's own 90 %
+    intervals before they were seen, and the verdict that `diagnose` also gives of the belief: believe, stale,
+    overconfident, out of the trained range, collapsed, ...
 
     Flags that are not given are those of the run: DIR before --help shows them, and --help alone the paper's.
 

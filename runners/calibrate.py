@@ -30,8 +30,9 @@ class CalibrateFlags:
     """Choose the temperature of the online likelihood, by replaying episodes that the model was not trained on.
 
     Transitions are correlated and the network is imperfect, so that a belief with the full likelihood (temperature 1)
-    is overconfident. Fresh beliefs about the training environments are updated with the last round's episodes, step by
-    step, at each temperature. There the right latent is known: training found it from all the data (and, in runs with
+    is overconfident. That is another error than predicted noise of the wrong size, which `train --calibrate` corrects.
+    Fresh beliefs about the training environments are updated with the last round's episodes, step by step, at each
+    temperature. There the right latent is known: training found it from all the data (and, in runs with
     --update-while-training, from these episodes too).
     The largest temperature is chosen at which at least 85 % of the belief's central 90 % regions cover it, over the
     second half of each episode. Prints a table and the flag for `adapt` and `evaluate`, and stores both in

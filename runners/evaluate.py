@@ -35,7 +35,7 @@ VIDEO_DRAWS = 200
 
 @dataclass(frozen=True)
 class EvaluateFlags:
-    """Evaluate a trained run on the test contexts of its family, starting each with the belief at the prior N(0, I).
+    """Evaluate a trained run on the test contexts of its family, each with a fresh belief that begins at its prior.
 
     Prints a table and stores it as JSON, with its settings: in DIR/evaluation.json, or under a name made of the flags
     that change the numbers, such as DIR/evaluation-steps=50-seed=1.json.

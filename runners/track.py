@@ -44,9 +44,10 @@ class TrackFlags:
     """Measure how beliefs follow a hidden parameter that changes in mid-episode.
 
     Every belief and update acts through the same schedule with the same seeds, beside the oracle-reset baseline, whose
-    belief returns to the prior when the truth changes. Prints a table with the verdict that `adapt` and `diagnose` give
-    of the same stream; stores it, every step, a figure and rows for `benchmark tracking` in DIR/track/SCHEDULE. What
-    was measured before is not measured again, so a killed command resumes where it was.
+    belief returns to the prior when the truth changes. In all of them the members of the ensemble share one latent and
+    the prior is N(0, I), as in the paper, whatever the run has. Prints a table with the verdict that `adapt` and
+    `diagnose` give of the same stream; stores it, every step, a figure and rows for `benchmark tracking` in
+    DIR/track/SCHEDULE. What was measured before is not measured again, so a killed command resumes where it was.
     """
 
     dir: tyro.conf.Positional[Path]

@@ -48,13 +48,13 @@ class OnlineConfig:
     faster; natural maximises the ELBO too, and converges, kalman takes the curvature at a mode."""
     update_config: Annotated[object, tyro.conf.arg(name="update")] = field(default_factory=SVIUpdateConfig)
     temperature: float = 1.0
-    """Power of the likelihood online, in (0, 1]; below 1 it makes the belief wider."""
+    """Power of the likelihood online, in (0, 1]; below 1 it makes the belief wider. `calibrate` chooses one."""
     belief_per: Literal["member", "ensemble"] = "ensemble"
-    """member: each network of the ensemble infers a latent of its own, with which its particles plan; ensemble: all
-    share one, as in the paper."""
+    """member: each network of the ensemble infers a latent of its own, with which its particles plan, and the belief is
+    their equal mixture; ensemble: all share one, as in the paper."""
     prior: Literal["learned", "standard"] = "standard"
     """Where beliefs about new environments begin. learned: a Gaussian around the latents of those that were trained on
-    (empirical Bayes); standard: N(0, I), as in the paper."""
+    (empirical Bayes), or N(0, I) where the guide can become no such Gaussian; standard: N(0, I), as in the paper."""
 
     def factory(self) -> BeliefFactory:
         """Makes such a belief out of a model and its guide."""

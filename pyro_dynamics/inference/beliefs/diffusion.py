@@ -16,7 +16,7 @@ class DiffusionConfig:
     """How far the hidden parameter may drift.
 
     Attributes:
-        scale: standard deviation of each latent's step, in units of the prior's.
+        scale: standard deviation of each latent's step, in units of N(0, I), the prior of training.
     """
 
     scale: float = 0.02
