@@ -166,11 +166,16 @@ class AgentGroup:
             agent.load_stream_state(part)
 
     def fingerprint(self) -> str:
-        """Identifies networks and guides: a digest of all weights, the same on every machine."""
+        """Identifies networks and guides: a digest of all weights, the same on every machine.
+
+        Where beliefs about new environments begin is no part of it: that is a choice, as the kind of belief is.
+        """
         digest = sha256()
         for agent in self.agents:
             for part in (agent.model, agent.guide):
                 for name, value in part.state_dict().items():
+                    if name.startswith("population") or (name.endswith("noise_factor") and bool((value == 1).all())):
+                        continue
                     digest.update(name.encode() + value.contiguous().numpy().tobytes())
         return digest.hexdigest()[:16]
 

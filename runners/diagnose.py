@@ -290,6 +290,8 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
     adaptation = load_adaptation(flags.dir)
     run = run_of(flags.dir, adaptation.summary)
     folder, _, family, group = load_run(run, adaptation.summary["checkpoint"])
+    if adaptation.summary["online"].get("prior") == "standard":  # where its belief began
+        group.forget_population()
     if adaptation.summary.get("network", group.fingerprint()) != group.fingerprint():  # older ones do not hold it
         raise UserError(f"{flags.dir} was made with another network than the one that {run} holds now: adapt again")
     for context in {context for context in adaptation.contexts if context is not None}:  # logged streams may not know

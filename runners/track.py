@@ -44,10 +44,10 @@ class TrackFlags:
     """Measure how beliefs follow a hidden parameter that changes in mid-episode.
 
     Every belief and update acts through the same schedule with the same seeds, beside the oracle-reset baseline, whose
-    belief returns to the prior when the truth changes. In all of them the members of the ensemble share one latent and
-    the prior is N(0, I), as in the paper, whatever the run has. Prints a table with the verdict that `adapt` and
-    `diagnose` give of the same stream; stores it, every step, a figure and rows for `benchmark tracking` in
-    DIR/track/SCHEDULE. What was measured before is not measured again, so a killed command resumes where it was.
+    belief returns to the prior when the truth changes; where beliefs begin, and whether each member has its own, is as
+    in the run. Prints a table with the verdict that `adapt` and `diagnose` give of the same stream; stores it, every
+    step, a figure and rows for `benchmark tracking` in DIR/track/SCHEDULE. What was measured before is not measured
+    again, so a killed command resumes where it was.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -87,7 +87,9 @@ def main(arguments: Sequence[str]) -> None:
     out = make_folder(flags.out or folder.path / "track" / re.sub(r"[:,=/\s]", "_", flags.schedule))
     place, axis = line_of(family, schedule)
     probe = ContextProbe(trained.beliefs()[0].numpy(), [place(context) for context in family.train])
-    temperature = config.online.temperature if flags.temperature is None else flags.temperature
+    own: dict[str, Any] = {name: getattr(config.online, name) for name in ("temperature", "belief_per", "prior")}
+    if flags.temperature is not None:
+        own["temperature"] = flags.temperature
 
     expected = reached(folder, None)
 
@@ -100,7 +102,7 @@ def main(arguments: Sequence[str]) -> None:
     with progress_bar(total=len(methods) * steps, unit="step") as bar:
         for belief, update in methods:
             bar.set_description(f"{belief} {update}")
-            online = replace(online_config(belief, update), temperature=temperature)
+            online = replace(online_config(belief, update), **own)
             settings = {"run": str(flags.dir), "schedule": flags.schedule, "steps": steps, "seed": flags.seed}
             settings |= {"seeds": flags.seeds, "online": repr(online)}
             file = out / f"{belief.replace(':', '-')}-{update.replace(':', '-')}.json"

@@ -84,7 +84,7 @@ class BeliefPanel:
         if self.dimensions:
             self._move_latents(draws)
         if self.probe is not None:
-            read = columns(self.probe.predict(draws))
+            read = columns(self.probe.draws(draws))
             self.decoded.append(np.stack([*np.quantile(read, TAILS, axis=0), columns([truth], read.shape[1])[0]]))
             for curve, series in zip(self.curves, np.array(self.decoded).T, strict=True):  # [P, 4, T]
                 curve.move(*series)

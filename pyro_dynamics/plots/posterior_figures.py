@@ -155,7 +155,7 @@ def _draw_probe(
 ) -> None:
     probe = ContextProbe(means, contexts)
     decoded = probe.predict(means)
-    low, high = np.quantile(probe.predict(draws), _tails(), axis=0)
+    low, high = np.quantile(probe.draws(draws), _tails(), axis=0)
     ends = [min(contexts), max(contexts)]
     panel.plot(ends, ends, color="grey", ls="--", lw=1.2, zorder=1)
     for k, colour in enumerate(colours):

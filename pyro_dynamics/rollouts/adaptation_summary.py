@@ -107,11 +107,11 @@ def describe(
     words = f"nearest trained latent {label(closest)}"
     if family.numeric:
         probe = ContextProbe(means, family.train)
-        decoded, spread = probe.predict(here), probe.spread(np.array(row["sd"]))
+        decoded, spread = probe.predict(here), np.hypot(probe.spread(np.array(row["sd"])), probe.error(here))
         entry["decoded"], entry["decoded_sd"] = decoded.tolist(), spread.tolist()
         quantiles = np.stack([decoded - NINETY * spread, decoded, decoded + NINETY * spread])
         if draws is not None and len(draws):  # of a mixture the mean may lie outside of the interval
-            quantiles = np.quantile(probe.predict(draws), [0.05, 0.5, 0.95], axis=0)
+            quantiles = np.quantile(probe.draws(draws), [0.05, 0.5, 0.95], axis=0)
         entry["decoded_quantiles"] = quantiles.tolist()
         words = f"{decoded_words(family, *quantiles)}, {words}"
     return {**entry, "words": words}

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -61,6 +62,8 @@ class OnlineConfig:
         rule = UPDATES.find(self.update)(self.update_config)
         kind = BELIEFS.find(self.belief)
         of_members = {"per_member": True} if self.belief_per == "member" else {}
+        if of_members and "per_member" not in signature(kind).parameters:
+            raise UserError(f"{kind.__name__} takes no per_member: hand it on to Belief, or give --belief-per ensemble")
         return lambda model, guide: kind(model, guide, rule, self.belief_config, self.temperature, **of_members)
 
 
@@ -286,7 +289,7 @@ def preset_config(family: str, preset: Preset) -> RunConfig:
 CHANGEPOINT_KALMAN = OnlineConfig(
     "changepoint", ChangepointConfig(), "kalman", KalmanUpdateConfig(), belief_per="member", prior="learned"
 )
-"""Followed changes about as fast as the oracle-reset baseline, and cost no return without: docs/results/tracking.md."""
+"""What the presets but the paper's have: docs/results/belief.md."""
 
 
 POLISH = 4

@@ -195,6 +195,7 @@ def test_the_trials_of_a_family() -> None:
     assert list(pairwise((*recall.begins, recall.steps))) == [(0, 50), (50, 100), (100, 150), (150, 200)]
     assert trained_pair(family, 3.1, 3.2) == (4.0, 2.0)
     assert scale_of(family).tolist() == [8.0]
+    assert known.starts == list(family.train)
 
 
 def test_random_streams_are_those_of_their_seed_and_contexts(tmp_path: Any) -> None:

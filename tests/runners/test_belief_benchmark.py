@@ -93,9 +93,10 @@ def test_every_figure_of_every_run_and_method(
     with monkeypatch.context() as patch:  # a further method follows the streams that are there
         patch.setattr(belief_run, "act", not_again)
         more = measured(runs, tmp_path / "more.json", *flags, FURTHER, "--parts", "steady", "change")
-    assert [row["method"] for row in more[:4]] == [OWN, FURTHER, "power:kalman:belief_per=member,prior=learned", "oracle-reset"]
+    reference = "power:kalman:belief_per=member,prior=learned"
+    assert [row["method"] for row in more[:4]] == [OWN, FURTHER, reference, "oracle-reset"]
     assert more[0]["steady"] == own["steady"]
-    assert more[1]["reference"] == "power:kalman:belief_per=member,prior=learned"
+    assert more[1]["reference"] == reference
     capsys.readouterr()
     assert main(["benchmark", "belief", "--report", str(tmp_path / "rows.json")]) == 0
     assert first.endswith(capsys.readouterr().out)

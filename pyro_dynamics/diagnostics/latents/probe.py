@@ -51,14 +51,21 @@ class ContextProbe:
         errors: np.ndarray = np.sqrt(1 + leverage)[..., None] * self._residual
         return errors if self._contexts.ndim > 1 else errors[..., 0]
 
-    def draws(self, latents: np.ndarray, seed: int = 0) -> np.ndarray:
-        """Draws of the context, ``[n, ...]`` or ``[n, ..., P]``, from draws of the latent ``[n, ..., d]``.
+    def draws(self, latents: np.ndarray, axis: int = 0) -> np.ndarray:
+        """Draws of the context, ``[..., n, ...]`` or with P at the end, from draws of the latent ``[..., n, ..., d]``.
 
-        The probe's own error is in them: one for each draw, and the same for the same seed.
+        The probe's own error is in them: one for each draw, always the same.
+
+        Args:
+            latents: draws of it.
+            axis: along which the draws are.
         """
-        noise = np.random.default_rng(seed).standard_normal((len(latents), *np.shape(self._contexts)[1:]))
-        shape = (len(latents), *[1] * (latents.ndim - 2), *noise.shape[1:])
-        return self.predict(latents) + self.error(latents) * noise.reshape(shape)
+        size = latents.shape[axis]
+        shape = [size if one == axis else 1 for one in range(latents.ndim - 1)]
+        parameters = np.shape(self._contexts)[1:]
+        noise = np.random.default_rng(0).standard_normal((size, *parameters)).reshape(*shape, *parameters)
+        drawn: np.ndarray = self.predict(latents) + self.error(latents) * noise
+        return drawn
 
     def spread(self, scales: np.ndarray) -> np.ndarray:
         """The standard deviation of :meth:`predict` where the latent has standard deviations ``[..., d]``."""

@@ -143,7 +143,7 @@ def with_parameters(tree: "DataTree", trained_means: np.ndarray, family: Family)
         probe = ContextProbe(trained_means, family.train)
         for group in ("posterior", "prior"):
             dataset = tree[group].to_dataset()
-            decoded = probe.predict(dataset["e"].values)
+            decoded = probe.draws(dataset["e"].values, axis=1)
             columns = decoded[..., None] if decoded.ndim == dataset["e"].ndim - 1 else decoded
             for index, (name, unit) in enumerate(zip(family.parameters, family.units, strict=True)):
                 dataset[name] = (dataset["e"].dims[:-1], columns[..., index], {"units": unit})

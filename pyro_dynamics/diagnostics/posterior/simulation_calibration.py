@@ -18,7 +18,13 @@ from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.posterior.datatree import refuse_without_posterior
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference import Belief
-from pyro_dynamics.inference.user_model import begin_at_prior, has_default_prior, over_environments
+from pyro_dynamics.inference.user_model import (
+    begin_at_prior,
+    has_default_prior,
+    has_population,
+    over_environments,
+    population,
+)
 from pyro_dynamics.observation import observation
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
@@ -179,11 +185,11 @@ def simulate(model: Any, inputs: Tensor, generator: torch.Generator) -> tuple[Te
     inference alike, and do not depend on the latent.
     """
     count, length = inputs.shape[:2]
-    if has_default_prior(model):
+    if has_default_prior(model) and not has_population(model):
         latent = torch.randn(count, model.latent_dim, generator=generator)
     else:
         with drawing_from(generator):
-            latent = model.prior().sample()
+            latent = population(model).sample()
     predicted = observation(model, inputs.flatten(0, 1)[None], latent.repeat_interleave(length, 0)[None])
     with drawing_from(generator):
         targets = predicted.sample()

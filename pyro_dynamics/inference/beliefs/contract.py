@@ -18,6 +18,7 @@ from pyro_dynamics.inference.guide_check import check_posterior
 from pyro_dynamics.inference.log_joint import whole_batch
 from pyro_dynamics.inference.user_model import over_environments
 from pyro_dynamics.registry import Registry
+from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Minibatch
 
 
@@ -196,7 +197,8 @@ class Belief:
 
         ``seen`` are the environments that are named, ``[K]``, or ``[K M]`` where each member has its own belief.
         """
-        prior = self.prior(self.guide.frozen(), seen)
+        with drawing_from(generator):
+            prior = self.prior(self.guide.frozen(), seen)
         check_posterior(self, prior, self.guide.environments, self.guide.latent_dim, "prior")
         batch = self.batch(inputs, targets, environment)
         self.guide.observe(inputs, targets, environment)
