@@ -94,8 +94,8 @@ def _draw_decoded(
 
 
 def _read(probe: ContextProbe, latent: np.ndarray) -> np.ndarray:
-    """The parameters that draws ``[T, S, d]`` stand for, ``[T, S, P]``."""
-    decoded = probe.draws(latent, axis=1)
+    """The parameters that draws ``[..., S, d]`` stand for, ``[..., S, P]``."""
+    decoded = probe.draws(latent, axis=latent.ndim - 2)
     return decoded if decoded.ndim == latent.ndim else decoded[..., None]
 
 

@@ -75,6 +75,7 @@ def _beliefs(
         return None
     with torch.no_grad():
         prior = population(over_environments(agent.model, 1)).stddev[0].numpy()
+    prior = prior if agent.guide.infers else np.ones(mean.shape[1])  # what is reported of a last layer begins at 1
     return Stream(mean, scale, log_likelihood, pit, means, scales, expected, prior)
 
 

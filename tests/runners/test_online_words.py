@@ -44,7 +44,9 @@ def test_what_is_not_named_is_the_runs_own(word: str, expected: OnlineConfig) ->
 
 
 def test_default_settings_are_not_spelled_out() -> None:
-    assert online_word(CHANGEPOINT_KALMAN) == "changepoint:kalman"
+    assert online_word(OnlineConfig()) == "recursive:svi"
+    own = "belief_per=member,prior=learned"
+    assert online_word(CHANGEPOINT_KALMAN) == f"changepoint:kalman:{own}"
     assert online_word(OWN) == "changepoint:kalman:temperature=0.5,hazard=0.01,update.iterations=2"
 
 

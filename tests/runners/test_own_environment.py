@@ -70,7 +70,7 @@ def test_a_learned_reward_is_what_the_environment_gives() -> None:
         location, _ = agent.predict(data.state, data.action, agent.posterior().mean[data.environment][None])
         predicted = agent.task.next_state(data.state, location.mean(dim=(0, 1)))
     planned = agent.task.reward(data.state, data.action, predicted)
-    assert (planned - data.reward).square().mean() < 0.3 * data.reward.var()  # it has a kink where the mass turns
+    assert (planned - data.reward).square().mean() < 0.35 * data.reward.var()  # it has a kink where the mass turns
     assert torch.equal(agent.task.reward(data.state, data.action, data.next_state), data.reward)
 
 

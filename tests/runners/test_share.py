@@ -75,7 +75,7 @@ def test_the_card_says_what_was_trained_how_well_and_how_it_is_loaded(run: Path,
         assert f"| {context} | {returns[0]:.1f} | {returns[1]:.1f} | {max(returns):.1f} |" in card
     for words in (
         "gravity (m/s^2)",
-        "diagonal, 2 dimensions",
+        "full-rank, 2 dimensions",
         "120 transitions",
         "Not judged yet",
         "pd.load(",

@@ -119,6 +119,7 @@ def diagnose_stream(agent: Agent, evidence: Evidence, every: int = 10) -> Stream
         _refuse_another_run(agent, evidence.transitions, latent)
         trouble += not_finite(latent)
         if not trouble:
+            since, windowed = known_since(evidence.contexts)
             if agent.guide.infers:  # else the belief is in closed form, and what is reported of it has no joint density
                 reference, since, windowed = _reference(agent, evidence, latent)
                 against = _compare(reference, evidence, latent, log_q, since, every)

@@ -255,7 +255,7 @@ def test_adapt_stores_what_a_diagnosis_needs(run: Path, adapted: Path) -> None:
     assert found.contexts == [3.0] * 5 + [9.0] * 4
     assert found.latent is not None
     assert found.log_q is not None
-    assert (found.latent.shape, found.log_q.shape) == ((9, 400, 2), (9, 400))
+    assert (found.latent.shape, found.log_q.shape) == ((9, 402, 2), (9, 402))  # 134 of each member
     assert found.latent.dtype == np.float32
     data = found.transitions
     assert (data.state.shape, data.action.shape, data.reward.shape) == ((9, 3), (9, 1), (9,))
