@@ -215,7 +215,7 @@ class MeasuredRun:
                 on_step(trial.steps)
             else:
                 group = self.group(self.config.online, trial)
-                self.act(trial, group, on_step, random=self.chosen.acting == "random").save(file)
+                self.act(trial, group, on_step, random=self.at_random(trial)).save(file)
             self._streams[trial.name] = Streams.load(file)
         return self._streams[trial.name]
 
@@ -233,8 +233,12 @@ class MeasuredRun:
         """What decides the streams of a trial."""
         schedules = [one.changes for one in trial.schedules]
         values = {"network": self.fingerprint, "schedules": schedules, "begins": trial.begins, "steps": trial.steps}
-        own = {} if self.chosen.acting == "random" else {"own": repr(self.config.online)}
-        return {**values, "seed": self.seed, "acting": self.chosen.acting, **own}
+        own = {} if self.at_random(trial) else {"own": repr(self.config.online)}
+        return {**values, "seed": self.seed, "acting": "random" if self.at_random(trial) else "replay", **own}
+
+    def at_random(self, trial: Trial) -> bool:
+        """Whether a trial's actions are random: never where the network is judged, whose noise is that of its plans."""
+        return self.chosen.acting == "random" and trial.name != "known"
 
     @property
     def baseline(self) -> OnlineConfig:

@@ -327,7 +327,7 @@ def _cpu(large: bool) -> RunConfig:
         calibrate=True,
         ensemble=EnsembleConfig(hidden=(128, 128, 128), weight_decay=(2.5e-5, 5e-5, 7.5e-5, 1e-4)),
         offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=2000, lr_decay=True, polish=POLISH),
-        online=CHANGEPOINT_KALMAN,
+        online=replace(CHANGEPOINT_KALMAN, belief_config=ChangepointConfig(most_nats=2.0)),
         controller=MPCConfig(horizon=15, particles=5),
         planner_config=CEMConfig(candidates=100, elites=10, iterations=3),
     )

@@ -44,7 +44,7 @@ class ChangepointConfig:
     spacing: int = 4
     patience: int = 20
     recalled: int = 2
-    most_nats: float = 2.0
+    most_nats: float = 0.0
 
     def __post_init__(self) -> None:
         require_positive(self, "hypotheses", "spacing")
