@@ -217,6 +217,18 @@ class Ensemble(nn.Module):
         self.input_mean.copy_(mean)
         self.input_scale.copy_(torch.where(scale < 1e-12, torch.ones_like(scale), scale))
 
+    @torch.no_grad()
+    def scale_noise(self, targets: Tensor) -> None:
+        """Let predicted noise, its bounds too, begin in units of each target's spread over all data ``[N, T]``.
+
+        PETS's lower bound is a standard deviation of 0.0067 of whatever unit a target has. Where targets are small that is
+        far above their errors: all of them then have the same noise, and what is well known counts as little as what is not.
+        """
+        spread = targets.std(0, correction=0)
+        shift = 2 * torch.where(spread < 1e-12, torch.ones_like(spread), spread).log()
+        for part in (self.min_log_variance, self.max_log_variance, self.biases[-1][..., len(shift) :]):
+            part.add_(shift)
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Networks from before there was a factor have none."""
         state_dict.setdefault(f"{prefix}noise_factor", torch.ones_like(self.noise_factor))

@@ -51,6 +51,8 @@ class OfflineConfig:
             KL(q || p) rises linearly from 0 to 1; 0 for full weight at once, as in the paper. See
             docs/results/collapse.md.
         free_nats: against collapse: the divergence of each environment counts only above this many nats.
+        scale_noise: before the first training the predicted noise and its bounds are put in units of each target's spread;
+            without, as in PETS, they are in the target's own units, which for small targets is far too much.
         compiled: take the gradients by one compiled graph: the same to float32 accuracy, and faster, after a first call
             of some ten seconds. For every guide but amortized ones, without kl_warm_up and free_nats, for a model with
             no ``forward`` or ``prior`` of its own; needs a C++ compiler. Else it changes nothing.
@@ -73,6 +75,7 @@ class OfflineConfig:
     free_nats: float = 0.0
     init_mean_std: float = 0.0
     compiled: bool = False
+    scale_noise: bool = False
     polish: int = 0
     guide_beta2: float = 0.999
 
@@ -175,6 +178,9 @@ class OfflineInference:
             The last epoch's mean ELBO in nats for each transition.
         """
         self.model.likelihood.fit_normaliser(inputs)
+        # Once in a run: Adam's state is empty before the first step ever, and is part of a checkpoint.
+        if self.config.scale_noise and not self.optimiser.state and hasattr(self.model.likelihood, "scale_noise"):
+            self.model.likelihood.scale_noise(targets)
         return self._fit(inputs, targets, environment, generator, on_epoch)
 
     def refit(

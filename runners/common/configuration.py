@@ -308,7 +308,9 @@ def _quick(large: bool) -> RunConfig:
         episodes=3,
         calibrate=True,
         ensemble=EnsembleConfig(members=3, hidden=(64, 64), weight_decay=(1e-5, 1e-5, 1e-5)),
-        offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=1000, lr_decay=True, polish=POLISH),
+        offline=OfflineConfig(
+            5e-3, 5e-3, batch_size=64, min_steps=1000, lr_decay=True, polish=POLISH, scale_noise=True
+        ),
         online=replace(CHANGEPOINT_KALMAN, temperature=0.5),
         controller=MPCConfig(horizon=25, particles=3),
         planner_config=CEMConfig(candidates=100, elites=10, iterations=4),
