@@ -221,8 +221,8 @@ class Ensemble(nn.Module):
     def scale_noise(self, targets: Tensor) -> None:
         """Let predicted noise, its bounds too, begin in units of each target's spread over all data ``[N, T]``.
 
-        PETS's lower bound is a standard deviation of 0.0067 of whatever unit a target has. Where targets are small that is
-        far above their errors: all of them then have the same noise, and what is well known counts as little as what is not.
+        PETS's lower bound is a standard deviation of 0.0067 of whatever unit a target has. Where targets are small that
+        is far above their errors: all then have the same noise, and what is well known counts as little as what is not.
         """
         spread = targets.std(0, correction=0)
         shift = 2 * torch.where(spread < 1e-12, torch.ones_like(spread), spread).log()

@@ -23,7 +23,7 @@ def calibrate_noise(
     environment: Tensor,
     generator: torch.Generator,
 ) -> bool:
-    """Set ``likelihood.noise_factor`` to its maximum likelihood for single members: their root mean square error in sds.
+    """Set ``likelihood.noise_factor`` to its maximum likelihood for single members: the root mean square error in sds.
 
     The networks' own variance is held up by its bounds where targets are small, and too narrow where they have fitted
     noise. A belief rests on single members, so these are calibrated; the mixture of all covers more, by as much as they

@@ -51,8 +51,8 @@ class OfflineConfig:
             KL(q || p) rises linearly from 0 to 1; 0 for full weight at once, as in the paper. See
             docs/results/collapse.md.
         free_nats: against collapse: the divergence of each environment counts only above this many nats.
-        scale_noise: before the first training the predicted noise and its bounds are put in units of each target's spread;
-            without, as in PETS, they are in the target's own units, which for small targets is far too much.
+        scale_noise: before the first training the predicted noise and its bounds are put in units of each target's
+            spread; without, as in PETS, they are in the target's own units, which for small targets is far too much.
         compiled: take the gradients by one compiled graph: the same to float32 accuracy, and faster, after a first call
             of some ten seconds. For every guide but amortized ones, without kl_warm_up and free_nats, for a model with
             no ``forward`` or ``prior`` of its own; needs a C++ compiler. Else it changes nothing.
