@@ -76,7 +76,7 @@ def explained_better(
     Args:
         reference: the stream.
         own: draws of the belief after step ``last``, ``[S, d]``.
-        others: from :func:`proposals`.
+        others: from :func:`~pyro_dynamics.diagnostics.posterior.missed_mass.proposals`.
         since: the first step since that change.
         last: the last step.
         spacing: distance between neighbouring trained latents.
