@@ -67,9 +67,9 @@ class ChangepointBelief(Belief):
 
     A hypothesis is weighed by the evidence of each transition, for which the ELBO of its update stands: exact where
     the guide holds the exact posterior. New runs begin at p_0 with the hazard's weight, in the place of the least
-    probable run that has had its chance. The belief is the mixture over hypotheses. They are further environments to
-    model and guide, so that all of them are updated in one call: environment k, hypothesis h is number k H + h. The
-    guide itself stays where it was: it is p_0, from which new runs begin.
+    probable run that has had its chance, and at the contexts that were left before (:class:`.Recall`). The belief is
+    the mixture over hypotheses. They are further environments to model and guide, so that all of them are updated in
+    one call: hypothesis h of belief k is number k H + h. The guide itself stays where it was: it is p_0.
     """
 
     Config = ChangepointConfig
@@ -96,7 +96,7 @@ class ChangepointBelief(Belief):
 
     def _length(self) -> Tensor:
         """The length of the most probable run, ``[K]``."""
-        return self.run_length.gather(1, self.log_weight.argmax(1, keepdim=True)).squeeze(1)
+        return self.run_length.gather(1, self._best()[:, None]).squeeze(1)
 
     def joint(self) -> Distribution:
         return HypothesisMixture(self.log_weight, self.many.frozen())
