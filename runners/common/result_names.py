@@ -23,7 +23,7 @@ def name_of_flags(given: Mapping[str, Any], usual: Mapping[str, Any], online: On
     """
     given, usual = dict(given), dict(usual)
     for values, config in ((given, online), (usual, own)):
-        values |= {name: getattr(config, name) for name in ("belief", "update", "temperature")}
+        values |= {name: getattr(config, name) for name in ("belief", "update", "temperature", "belief_per", "prior")}
     for part in ("belief", "update"):
         chosen = getattr(online, f"{part}_config")
         before = getattr(own, f"{part}_config") if given[part] == usual[part] else type(chosen)()

@@ -93,7 +93,7 @@ def test_every_figure_of_every_run_and_method(
     with monkeypatch.context() as patch:  # a further method follows the streams that are there
         patch.setattr(belief_run, "act", not_again)
         more = measured(runs, tmp_path / "more.json", *flags, FURTHER, "--parts", "steady", "change")
-    reference = "power:kalman:belief_per=member,prior=learned"
+    reference = "power:kalman:temperature=0.5,belief_per=member,prior=learned"
     assert [row["method"] for row in more[:4]] == [OWN, FURTHER, reference, "oracle-reset"]
     assert more[0]["steady"] == own["steady"]
     assert more[1]["reference"] == reference

@@ -97,11 +97,17 @@ def test_adapt_shows_a_change_where_none_is_given(run: Path, capsys: pytest.Capt
 
 def test_adaptations_with_other_beliefs_lie_in_other_folders(run: Path) -> None:
     flags = ["--context", "7", "--steps", "3", "--quiet"]
-    for more in ([], ["--update.steps", "5"], ["--update.steps", "3"], ["--temperature", "0.5"]):
+    for more in (
+        [],
+        ["--update.steps", "5"],
+        ["--update.steps", "3"],
+        ["--temperature", "0.25"],
+        ["--prior", "standard"],
+    ):
         assert main(["adapt", str(run), *flags, *more]) == 0
     names = {folder.name for folder in (run / "adapt").glob("7-*")}
     start = "7-steps3-seed0"  # the run's own settings
-    assert names == {start, f"{start}-temperature=0.5", f"{start}-update.steps=3"}
+    assert names == {start, f"{start}-temperature=0.25", f"{start}-prior=standard", f"{start}-update.steps=3"}
 
 
 def test_a_diagnosis_of_other_steps_does_not_stay(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +140,7 @@ def test_evaluations_with_other_flags_have_other_names(run: Path) -> None:
     assert name() == name("--threads", "2", "--step-limit", "9", "--update", "svi", "--update.steps", "5") == ""
     assert name("--contexts", "3", "9", "--seed", "1") == name("--seed", "1", "--contexts", "3", "9")
     assert name("--contexts", "3", "9", "--seed", "1") == "-contexts=3,9-seed=1"
-    assert name("--update.steps", "7", "--temperature", "0.5") == "-temperature=0.5-update.steps=7"
+    assert name("--update.steps", "7", "--temperature", "0.25") == "-temperature=0.25-update.steps=7"
     power = name("--belief", "power", "--belief.forgetting-factor", "0.9")
     assert power == "-belief=power-belief.forgetting_factor=0.9"
     many = [name("--contexts", *map(str, range(count))) for count in (60, 61)]

@@ -264,7 +264,7 @@ def test_adapt_stores_what_a_diagnosis_needs(run: Path, adapted: Path) -> None:
     assert np.allclose(data.reward.numpy(), [row["reward"] for row in found.rows])
     mean, sd = (np.array([row[key] for row in found.rows]) for key in ("mean", "sd"))
     assert (np.abs(found.latent.mean(1) - mean) < 6 * sd / 20).all()
-    assert found.temperature == 1.0
+    assert found.temperature == 0.5
     assert (found.summary["checkpoint"], found.summary["steps"]) == (1, 9)
     assert found.summary["schedule"] == [[0, 3.0], [5, 9.0]]
     assert (found.summary["online"]["belief"], found.summary["online"]["update"]) == ("changepoint", "kalman")
