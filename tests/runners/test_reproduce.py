@@ -50,10 +50,11 @@ def test_scores_have_every_agent_split_and_checkpoint(undisturbed: Path) -> None
 
 def test_baselines_of_a_belief_do_what_they_say(undisturbed: Path) -> None:
     latents = lines(undisturbed / "latents.jsonl")
-    ends = {row["agent"]: row for row in latents if row["split"] == "test" and row["checkpoint"] == 2}
-    assert ends["prior-only"]["mean"] == [0.0, 0.0]
-    assert ends["prior-only"]["sd"] == [1.0, 1.0]
-    assert max(ends["latent"]["sd"]) < 1
+    tests = [row for row in latents if row["split"] == "test" and row["checkpoint"] == 2]
+    ends = {row["agent"]: row for row in tests}
+    priors = [(row["mean"], row["sd"]) for row in tests if row["agent"] == "prior-only"]
+    assert all(prior == priors[0] for prior in priors)  # the learned one, whatever the environment
+    assert max(ends["latent"]["sd"]) < max(ends["prior-only"]["sd"])
     assert {"generalist", "specialist", "oracle"}.isdisjoint(ends)
     returns = {
         agent: [row["return"] for row in lines(undisturbed / "scores.jsonl") if row["agent"] == agent]
