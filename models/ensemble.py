@@ -53,8 +53,8 @@ class Ensemble(nn.Module):
         config: members, widths and regularisation.
 
     Attributes:
-        noise_factor: of the predicted standard deviations, ``[T]``: 1 while the networks are trained, and then what
-            makes their intervals right on episodes that they were not trained on (see :meth:`.Agent.calibrate`).
+        noise_factor: of the predicted standard deviations, ``[T]``: 1 while the networks are trained, and then their
+            maximum likelihood on episodes that they were not trained on (see :meth:`.Agent.calibrate`).
         planning_dtype: in which :meth:`for_planning` runs the layers; what comes in and goes out is as it was.
         accelerator: where plans and updates are computed, by copies, if not on the processor.
     """

@@ -69,8 +69,8 @@ def train(
         if steps:
             episodes = record(steps, environment)
             if m > 0 and calibrate:  # nobody was trained on them yet
-                draws = derive_generator(seed, "round", m, "calibration")
-                group.calibrate(Transitions.concatenate(data), episodes, draws)
+                calibration = derive_generator(seed, "round", m, "calibration")
+                group.calibrate(Transitions.concatenate(data), episodes, calibration)
             on_round(m, episodes, _metrics(group, episodes, contexts, envs.num_envs, m, faults))
             data.append(episodes)
         if len(faults.now) == envs.num_envs:
