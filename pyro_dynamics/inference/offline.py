@@ -62,7 +62,6 @@ class OfflineConfig:
             most this many natural-gradient steps, each a pass over all data; 0 for none, as in the paper. Gradient
             steps leave it over-dispersed: Adam's second moments remember the first, long moves. Other guides, and
             models with a ``forward`` of their own, stay as they are.
-        guide_beta2: decay of the second moments by Adam of the guide's parameters; the paper has Adam's own.
     """
 
     learning_rate: float = 1e-3
@@ -77,14 +76,11 @@ class OfflineConfig:
     compiled: bool = False
     scale_noise: bool = False
     polish: int = 0
-    guide_beta2: float = 0.999
 
     def __post_init__(self) -> None:
         require_positive(self, "learning_rate", "guide_learning_rate", "batch_size", "epochs", "min_steps")
         if not 0 <= self.kl_warm_up <= 1:  # NaN compares false and is refused too
             raise UserError(f"kl-warm-up is a fraction of a training, from 0 (off) to 1, not {self.kl_warm_up}")
-        if not 0 < self.guide_beta2 < 1:
-            raise UserError(f"guide-beta2 must lie in (0, 1), not {self.guide_beta2}")
         for name in ("free_nats", "init_mean_std", "polish"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"{name.replace('_', '-')} must be 0 (off) or more, not {getattr(self, name)}")
@@ -116,8 +112,7 @@ class OfflineInference:
         decays = model.likelihood.weight_decays()
         decayed = groupby(model.parameters(), lambda parameter: decays.get(parameter, 0.0))
         groups = [{"params": list(group), "weight_decay": decay} for decay, group in decayed]
-        of_guide = [p for p in guide.parameters() if p.requires_grad]
-        guide_group = {"params": of_guide, "weight_decay": 0.0, "betas": (0.9, config.guide_beta2)}
+        guide_group = {"params": [p for p in guide.parameters() if p.requires_grad], "weight_decay": 0.0}
         self.optimiser = torch.optim.Adam([*groups, guide_group], fused=True)
         self._slower = 1.0
         self._set_rates(done=0.0)
