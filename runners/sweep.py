@@ -17,9 +17,9 @@ from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.io.files import make_folder, write_bytes
 from pyro_dynamics.io.tables import text_table
 from pyro_dynamics.runners import train
-from pyro_dynamics.runners.common.configuration import Preset
+from pyro_dynamics.runners.common.configuration import Preset, preset_config
 from pyro_dynamics.runners.common.factory import action_space, build_group
-from pyro_dynamics.runners.common.sweep_jobs import DEFAULT_GUIDE, Job, is_finished, make_job, work
+from pyro_dynamics.runners.common.sweep_jobs import Job, is_finished, make_job, work
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.sweeps.on_ray import connected, import_ray, run_jobs
 from pyro_dynamics.sweeps.sweep_folder import SweepFolder
@@ -35,17 +35,18 @@ class SweepFlags:
 
     pyro-dynamics sweep pendulum-gravity --agents latent generalist --seeds 0 1 2 -- --offline.min-steps 2000
 
-    Runs are in DIR/FAMILY/AGENT-SEED, or DIR/FAMILY/AGENT-GUIDE-SEED where the guide is not the default one; what a
-    job prints is in DIR/logs, the table of jobs in DIR/sweep.json. A job whose worker dies resumes after its last
-    complete round. Stop the command at any time: the same command resumes with what is missing.
+    Runs are in DIR/FAMILY/AGENT-SEED, or DIR/FAMILY/AGENT-GUIDE-SEED where the guide is not the preset's; what a job
+    prints is in DIR/logs, the table of jobs in DIR/sweep.json. A job whose worker dies resumes after its last complete
+    round. Stop the command at any time: the same command resumes with what is missing.
     """
 
     families: tyro.conf.Positional[tuple[str, ...]] = ("pendulum-gravity",)
     """Families of environments, as for train."""
     agents: tuple[AgentName, ...] = ("latent",)
     """Kinds of agents."""
-    guides: Annotated[tuple[str, ...], tyro.conf.arg(metavar=f"[{GUIDES.choices} ...]")] = (DEFAULT_GUIDE,)
-    """Families of posteriors; only the latent agent has one, so the other agents are trained once."""
+    guides: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar=f"[{GUIDES.choices} ...]")] = None
+    """Families of posteriors, that of the preset by default; only the latent agent has one, so the other agents are
+    trained once."""
     seeds: tuple[int, ...] = (0,)
     """Seeds."""
     preset: Preset = "quick"
@@ -104,9 +105,9 @@ def parse(arguments: Sequence[str]) -> SweepFlags:
     """
     flags = tyro.cli(SweepFlags, prog="pyro-dynamics sweep", args=arguments)
     for name in ("families", "agents", "guides", "seeds"):
-        if not getattr(flags, name):
+        if getattr(flags, name) == ():
             raise UserError(f"name at least one of the {name}")
-    for guide in flags.guides:
+    for guide in flags.guides or ():
         GUIDES.find(guide)
     if flags.workers is not None and flags.address is not None:
         raise UserError("--workers is for this machine: a cluster's cores are its own, so leave it out with --address")
@@ -128,7 +129,8 @@ def make_jobs(flags: SweepFlags, for_train: Sequence[str]) -> list[Job]:
     shared += [f"--{name}={getattr(flags, name)}" for name in ("rounds", "steps") if getattr(flags, name) is not None]
     jobs: dict[str, Job] = {}
     for family, seed, agent in product(flags.families, flags.seeds, flags.agents):
-        for guide in dict.fromkeys(flags.guides if agent == "latent" else [DEFAULT_GUIDE]):
+        default = preset_config(family, flags.preset).guide
+        for guide in dict.fromkeys((flags.guides if agent == "latent" else None) or (default,)):
             wanted = {"family": family, "agent": agent, "guide": guide, "seed": seed, "preset": flags.preset}
             chosen = ["--agent", agent, "--guide", guide, "--seed", str(seed)]
             job = make_job(wanted, train.parse([family, *chosen, *shared, *for_train]), flags.step_limit)

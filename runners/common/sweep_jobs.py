@@ -12,11 +12,9 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners import train
-from pyro_dynamics.runners.common.configuration import RunConfig
+from pyro_dynamics.runners.common.configuration import RunConfig, preset_config
 from pyro_dynamics.runners.compare import mean_returns
 from pyro_dynamics.sweeps.sweep_folder import SweepFolder
-
-DEFAULT_GUIDE = RunConfig().guide
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,8 @@ def make_job(wanted: dict[str, Any], flags: train.TrainFlags, step_limit: float 
             "--out, --resume, --tracker and --threads of train are not for the jobs of a sweep, and --step-limit "
             "stands before the --"
         )
-    guide = "" if config.guide == DEFAULT_GUIDE else f"-{file_name(config.guide)}"
+    default = preset_config(config.family, config.preset).guide
+    guide = "" if config.guide == default else f"-{file_name(config.guide)}"
     return Job(f"{find_family(config.family).name}/{config.agent}{guide}-{config.seed}", config, step_limit)
 
 

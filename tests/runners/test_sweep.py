@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from commands import refused
@@ -15,6 +16,7 @@ from commands import refused
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners import train
+from pyro_dynamics.runners.common.configuration import Preset
 from pyro_dynamics.runners.common.sweep_jobs import Job
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.runners.sweep import make_jobs, parse, run_missing
@@ -34,8 +36,15 @@ def jobs_of(*own: str, for_train: tuple[str, ...] = ()) -> dict[str, Job]:
 
 def test_only_latent_agents_are_multiplied_by_guides() -> None:
     jobs = jobs_of("--agents", "latent", "specialist", "--guides", "diagonal", "flow", "--seeds", "0", "7", "7")
-    names = ("latent-0", "latent-flow-0", "specialist-0", "latent-7", "latent-flow-7", "specialist-7")
+    names = ("latent-diagonal-0", "latent-flow-0", "specialist-0", "latent-diagonal-7", "latent-flow-7", "specialist-7")
     assert list(jobs) == [f"pendulum-gravity/{name}" for name in names]
+
+
+@pytest.mark.parametrize("preset", get_args(Preset))
+def test_a_job_that_names_no_guide_has_that_of_the_preset(preset: str) -> None:
+    (job,) = jobs_of("--preset", preset).values()
+    assert job.name == "pendulum-gravity/latent-0"
+    assert job.config == train.parse(["--preset", preset]).run
 
 
 def test_a_job_has_the_configuration_of_train() -> None:
