@@ -144,6 +144,13 @@ class AgentGroup:
         """Where the last update of a belief found that its environment has changed, booleans ``[K]``."""
         return torch.cat([agent.belief.changed for agent in self.agents])[self._order()]
 
+    def rests_on(self) -> Tensor | None:
+        """How many of the last transitions each belief mostly rests on, ``[K]``; None where none finds changes."""
+        each = [agent.belief.rests_on for agent in self.agents if agent.belief_dim]
+        if len(each) < len(self.agents) or any(one is None for one in each):
+            return None
+        return torch.cat([one for one in each if one is not None])[self._order()]
+
     def _order(self) -> Tensor:
         """Where each environment stands among those of all agents, one agent after the other."""
         return torch.tensor([environment for share in self.shares for environment in share]).argsort()

@@ -42,6 +42,8 @@ class AdaptationStep:
         plan: what planning took, before the step; nothing along a log.
         update: what the update of the beliefs took, after it.
         changed: where that update found that the environment has changed, ``[K]``.
+        rests_on: how many of the last transitions the belief after it mostly rests on, ``[K]``; None where it finds no
+            changes.
     """
 
     index: int
@@ -62,6 +64,7 @@ class AdaptationStep:
     plan: Seconds
     update: Seconds
     changed: Tensor
+    rests_on: Tensor | None = None
 
     @property
     def seconds(self) -> float:
@@ -189,4 +192,5 @@ class Predictions:
                 step.plan,
                 step.update,
                 self.group.changed(),
+                self.group.rests_on(),
             )

@@ -32,6 +32,7 @@ def as_row(step: AdaptationStep, k: int = 0) -> dict[str, Any]:
         "mean": step.mean[k].tolist(),
         "sd": step.scale[k].tolist(),
         "changed": bool(step.changed[k]),
+        "rests_on": None if step.rests_on is None else int(step.rests_on[k]),
     }
 
 

@@ -45,13 +45,24 @@ def judge_adaptation(
         family.train,
         family.parameters,
         trained_covariances=_covariances(trained),
-        found=np.array([bool(row.get("changed")) for row in adaptation.rows]),
+        begun=_begun(adaptation.rows),
         window=settings.get("length") if name == "window" else None,
         forgetting_factor=settings.get("forgetting_factor", 1.0) if name == "power" else 1.0,
         drifts=name == "diffusion",
         members=agent.model.likelihood.members if online.get("belief_per") == "member" else 1,
     )
     return diagnose_stream(agent, evidence)
+
+
+def _begun(rows: list[dict[str, Any]]) -> np.ndarray | None:
+    """The first of the transitions that the belief rests on after each step, ``[T]``; None where it finds no changes.
+
+    Adaptations of older versions do not say.
+    """
+    lengths = [row.get("rests_on") for row in rows]
+    if any(not isinstance(length, int) for length in lengths):
+        return None
+    return np.maximum(np.arange(len(rows)) + 1 - np.array(lengths), 0)
 
 
 def _covariances(trained: AgentGroup) -> np.ndarray | None:

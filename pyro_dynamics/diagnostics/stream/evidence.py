@@ -27,8 +27,8 @@ class Evidence:
         trained_contexts: their contexts, K of them.
         parameters: what the hidden parameters are called, for people.
         trained_covariances: covariances of the trained environments' posteriors, ``[K, d, d]``.
-        found: whether the belief found a change with each step, ``[T]``; where no context is known, it is judged by
-            the steps since then.
+        begun: the first of the transitions that the belief rests on after each step, ``[T]``; after the step itself
+            where it rests on an earlier visit of the context too, and None where it finds no changes.
         window: transitions that the belief remembers at most.
         forgetting_factor: by which the weight of a transition falls in it with each later one.
         drifts: whether it forgets in a way that no power of the likelihood stands for: where no context is known there
@@ -48,7 +48,7 @@ class Evidence:
     trained_contexts: Sequence[Context] = ()
     parameters: Sequence[str] = ("context",)
     trained_covariances: np.ndarray | None = None
-    found: np.ndarray | None = None
+    begun: np.ndarray | None = None
     window: int | None = None
     forgetting_factor: float = 1.0
     drifts: bool = False

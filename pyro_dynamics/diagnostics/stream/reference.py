@@ -1,8 +1,9 @@
 """What the belief along a stream is compared with: the posterior of the transitions that it should rest on.
 
 Where the true contexts are known that is the posterior of the oracle-reset baseline, which returns to the prior when
-the context changes. Where they are not, it is the posterior of what the belief itself remembers: a change that it does
-not see is looked for by other means (:mod:`pyro_dynamics.diagnostics.stream.elsewhere`).
+the context changes; of a belief that finds changes, that of the later steps alone which it rests on. Where they are
+not, it is the posterior of what the belief itself remembers: a change that it does not see is looked for by other
+means (:mod:`pyro_dynamics.diagnostics.stream.elsewhere`).
 """
 
 import math
@@ -33,8 +34,6 @@ GROWTH = 0.1
 """A checkpoint with a tenth more transitions than the last adds little, and costs as much as it has of them."""
 LIMIT = 7_000_000
 """Network evaluations of one diagnosis: 20 s on one core for 3 layers of 128 units."""
-YOUNG = 40
-"""Steps before a belief finds a change, among which the change itself is looked for."""
 
 
 class Reference:
@@ -108,37 +107,33 @@ def known_since(contexts: Sequence[Context | None]) -> tuple[list[int], bool]:
     return since, windowed
 
 
-def found_since(reference: Reference, latent: np.ndarray, found: np.ndarray, window: int | None) -> list[int]:
-    """For each of T steps the first one that the belief itself remembers, ``[T]``.
+def remembered_since(since: Sequence[int], begun: np.ndarray | None, window: int | None = None) -> list[int]:
+    """For each of T steps the first one of those since ``since`` that the belief itself rests on, ``[T]``.
 
-    A belief finds a change some steps after it: where it was is the step from which on the new belief explains most of
-    what followed better than the old one.
+    A belief that finds changes says so; it may leave out the first steps after a change, where the network explains
+    them by another latent than the later ones.
 
     Args:
-        reference: the stream.
-        latent: draws of the belief after each step, ``[T, S, d]``.
-        found: whether the belief found a change with each step, ``[T]``.
+        since: a first step for each, ``[T]``.
+        begun: the first step of what the belief rests on after each, ``[T]``; None where it finds no changes.
         window: how many transitions it remembers at most; None where that has no end.
     """
-    since = np.zeros(len(latent), dtype=int)
-    for step in np.flatnonzero(found):
-        first = max(int(step) - YOUNG + 1, int(since[step]))
-        means = np.stack([latent[max(first - 1, 0)].mean(0), np.median(latent[step], axis=0)])
-        each = [reference.log_likelihood(means, t, t) for t in range(first, int(step) + 1)]
-        gain = np.array([new - old for old, new in each])
-        since[step:] = first + int(np.cumsum(gain[::-1])[::-1].argmax())
+    first = np.array(since)
+    if begun is not None:
+        first = np.maximum(first, begun)
     if window is not None:
-        since = np.maximum(since, np.arange(len(latent)) - window + 1)
-    return [int(first) for first in since]
+        first = np.maximum(first, np.arange(len(first)) - window + 1)
+    return [int(step) for step in first]
 
 
 def checkpoints(since: Sequence[int], every: int, evaluations: int) -> list[int]:
     """Steps at which k-hat is found: dense after a change, sparser later, and always the last.
 
-    No transition may be left out of a posterior, so the number of checkpoints is what is saved on.
+    No transition may be left out of a posterior, so the number of checkpoints is what is saved on. Steps whose belief
+    rests on an earlier visit too have none: they have no posterior of steps alone.
 
     Args:
-        since: from :func:`known_since`, ``[T]``.
+        since: from :func:`remembered_since`, ``[T]``.
         every: the least distance of two checkpoints.
         evaluations: of the network for each transition of a checkpoint: draws times members.
     """
@@ -147,10 +142,10 @@ def checkpoints(since: Sequence[int], every: int, evaluations: int) -> list[int]
         chosen, last, cost = [], -1, 0
         for t, start in enumerate(since):
             rows = t - start + 1
-            if t - last >= scale * max(every, GROWTH * rows) or t == len(since) - 1:
+            if rows and (t - last >= scale * max(every, GROWTH * rows) or t == len(since) - 1):
                 chosen.append(t)
                 last, cost = t, cost + rows * evaluations
-        if cost <= LIMIT or len(chosen) == 1:
+        if cost <= LIMIT or len(chosen) <= 1:
             return chosen
         scale *= 1.5
 

@@ -28,8 +28,8 @@ from pyro_dynamics.diagnostics.stream.reference import (
     Reference,
     all_unknown,
     checkpoints,
-    found_since,
     known_since,
+    remembered_since,
 )
 from pyro_dynamics.diagnostics.stream.troubles import (
     REMEMBERED,
@@ -115,13 +115,14 @@ def diagnose_stream(agent: Agent, evidence: Evidence, every: int = 10) -> Stream
     decoded = error = None
     compared = windowed = False
     against = Against([], [], [], None)
+    since: list[int] = []
     if latent is not None and log_q is not None:
         _refuse_another_run(agent, evidence.transitions, latent)
         trouble += not_finite(latent)
         if not trouble:
             since, windowed = known_since(evidence.contexts)
             if agent.guide.infers:  # else the belief is in closed form, and what is reported of it has no joint density
-                reference, since, windowed = _reference(agent, evidence, latent)
+                reference, since, windowed = _reference(agent, evidence)
                 against = _compare(reference, evidence, latent, log_q, since, every)
                 trouble += against.trouble(evidence.beliefs, since)
                 if better := _elsewhere(reference, evidence, latent, since):
@@ -134,6 +135,7 @@ def diagnose_stream(agent: Agent, evidence: Evidence, every: int = 10) -> Stream
     judged = against.judged
     parameters = evidence.parameters if compared else ()
     well = reasons_to_believe(against.steps, judged, against.missed)
+    well += _left_out(evidence, since)
     well += [] if trouble else reasons_all_along(against.steps, judged, running, parameters, REGION)
     verdict = judge_stream(length, trouble, evidence.beliefs, latent is not None, well, only_wide(judged))
     if windowed and judged:
@@ -189,14 +191,14 @@ class Against:
         return found if beliefs is None else [*found, *uninformed(self.steps, self.judged, beliefs)]
 
 
-def _reference(agent: Agent, evidence: Evidence, latent: np.ndarray) -> tuple[Reference, list[int], bool]:
+def _reference(agent: Agent, evidence: Evidence) -> tuple[Reference, list[int], bool]:
     """What to compare the belief with, the first transition of it at each step, and whether that is a window."""
     if not all_unknown(evidence.contexts):
         since, windowed = known_since(evidence.contexts)
-        return Reference(agent, evidence.transitions, evidence.temperature), since, windowed
+        reference = Reference(agent, evidence.transitions, evidence.temperature)
+        return reference, remembered_since(since, evidence.begun), windowed
     reference = Reference(agent, evidence.transitions, evidence.temperature, evidence.forgetting_factor)
-    found = np.zeros(len(latent), dtype=bool) if evidence.found is None else evidence.found
-    return reference, found_since(reference, latent, found, evidence.window), False
+    return reference, remembered_since([0] * len(evidence.contexts), evidence.begun, evidence.window), False
 
 
 def _compare(
@@ -211,6 +213,8 @@ def _compare(
     if evidence.drifts and all_unknown(evidence.contexts):
         return Against([], [], [], None)
     steps = checkpoints(since, every, latent.shape[1] * reference.agent.model.likelihood.members)
+    if not steps:
+        return Against([], [], [], None)
     judged = []
     for t in steps:
         log_p, of_belief = reference.log_joint(latent[t], since[t], t, evidence.members > 1), log_q[t].astype(float)
@@ -221,6 +225,21 @@ def _compare(
     missed = missed_at(reference, latent[last].astype(float), others, since[last], last, np.random.default_rng(0))
     what = REMEMBERED if all_unknown(evidence.contexts) else SINCE_CHANGE
     return Against(steps, [since[t] for t in steps], judged, missed, what)
+
+
+def _left_out(evidence: Evidence, since: Sequence[int]) -> list[str]:
+    """What is to be said of a belief that rests on but some of the steps since the last change."""
+    if all_unknown(evidence.contexts) or not since:
+        return []
+    change, last = known_since(evidence.contexts)[0][-1], len(since) - 1
+    if since[-1] > last:
+        return ["it rests on an earlier visit of this context too: it was compared with the truth alone"]
+    if since[-1] == change:
+        return []
+    return [
+        f"it rests on the last {last - since[-1] + 1} of the {last - change + 1} steps since the last change: the "
+        "network explains the earlier ones by another latent"
+    ]
 
 
 def _other_places(reference: Reference, evidence: Evidence) -> list[Proposal]:
@@ -243,6 +262,8 @@ def _elsewhere(reference: Reference, evidence: Evidence, latent: np.ndarray, sin
     if evidence.beliefs is None or evidence.trained_covariances is None or len(evidence.trained_covariances) < 2:
         return None
     last = len(latent) - 1
+    if since[last] > last:  # it rests on an earlier visit too
+        return None
     places, spacing = _other_places(reference, evidence), evidence.beliefs.spacing
     own = latent[last].astype(float)
     return explained_better(reference, own, places, since[last], last, spacing, np.random.default_rng(1))

@@ -21,6 +21,8 @@ from pyro_dynamics.seeding import drawing_from
 
 NEW_RUN_DRAWS = 4
 """To so many draws of the belief there is one of p_0, where draws are weighted."""
+TENSORS = ("log_weight", "run_length", "is_recalled", "steps", "_changed")
+"""What changes with the steps, beside the guides."""
 RETURNS = 0.5
 """Of the changes, once a context is known: the share that returns to one of them."""
 
@@ -85,6 +87,7 @@ class ChangepointBelief(Belief):
         self.log_weight = torch.full((beliefs, self.runs), -math.inf)
         self.log_weight[:, 0] = 0.0
         self.run_length = torch.zeros(beliefs, self.runs, dtype=torch.long)
+        self.is_recalled = torch.zeros(beliefs, self.runs, dtype=torch.bool)
         self.steps = torch.zeros(beliefs, dtype=torch.long)
         self._changed = torch.zeros(beliefs, dtype=torch.bool)
         self.recall = Recall(self.guide, places, self.runs, self.members) if places else None
@@ -93,6 +96,11 @@ class ChangepointBelief(Belief):
     def changed(self) -> Tensor:
         """Where a younger run took the place of a settled one as the most probable, with the last update."""
         return self._changed[:: self.members]
+
+    @property
+    def rests_on(self) -> Tensor:
+        recalled = self.is_recalled.gather(1, self._best()[:, None]).squeeze(1)
+        return self._length().masked_fill(recalled, 0)[:: self.members]
 
     def _length(self) -> Tensor:
         """The length of the most probable run, ``[K]``."""
@@ -106,13 +114,13 @@ class ChangepointBelief(Belief):
         return self.over_members(WithNewRun(self.joint(), self.base, self.config.hazard))
 
     def snapshot(self) -> dict[str, Any]:
-        held = {name: getattr(self, name).clone() for name in ("log_weight", "run_length", "steps", "_changed")}
+        held = {name: getattr(self, name).clone() for name in TENSORS}
         recall = {} if self.recall is None else {"recall": self.recall.state_dict()}
         return {"many": clone_state(self.many), **held, **recall}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.many.load_state_dict(state["many"])
-        for name in ("log_weight", "run_length", "steps", "_changed"):
+        for name in TENSORS:
             setattr(self, name, state[name])
         if self.recall is not None:
             self.recall.load_state_dict(state["recall"])
@@ -172,6 +180,7 @@ class ChangepointBelief(Belief):
         share = torch.as_tensor(known).clamp(max=1) * RETURNS
         self.log_weight[index, slot] = math.log(change) + torch.log1p(-share)
         self.run_length[index, slot] = 0
+        self.is_recalled[index, slot] = False
         if self.recall is not None:
             self.recall.begin(index, slot, self.many, best)
             self._recall_runs(index, best, math.log(change * RETURNS) - self.recall.known[index].sum(1).log())
@@ -193,7 +202,7 @@ class ChangepointBelief(Belief):
         old, new = self._best()[index], self._least_probable()[index]
         self.many.assign(index * self.runs + new, self.many, index * self.runs + old)
         self.recall.move(index, old, new)
-        for tensor in (self.log_weight, self.run_length):
+        for tensor in (self.log_weight, self.run_length, self.is_recalled):
             tensor[index, new] = tensor[index, old]
         self.log_weight[index, old] = -math.inf
 
@@ -206,6 +215,7 @@ class ChangepointBelief(Belief):
             rows, where = index[begins], torch.full((int(begins.sum()),), slot)
             self.log_weight[rows, slot] = fresh[begins]
             self.run_length[rows, slot] = 0
+            self.is_recalled[rows, slot] = True
             self.recall.begin(rows, where, self.many, best[begins])
             self.many.assign(rows * self.runs + slot, self.recall.memory, rows * self.recall.places + place)
 

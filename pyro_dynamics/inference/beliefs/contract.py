@@ -130,6 +130,14 @@ class Belief:
         """Where the last update found that the environment has changed, booleans ``[K]``: nowhere, by default."""
         return torch.zeros(self.environments, dtype=torch.bool)
 
+    @property
+    def rests_on(self) -> Tensor | None:
+        """How many of the last transitions the belief mostly rests on, ``[K]``; None where it finds no changes.
+
+        0 where it rests on an earlier visit of the environment's context too.
+        """
+        return None
+
     def update(self, inputs: Tensor, targets: Tensor, environment: Tensor, generator: torch.Generator) -> None:
         """Bring transitions ``[B]`` into the beliefs, all at once: usually one for each environment.
 

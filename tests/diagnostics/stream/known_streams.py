@@ -149,9 +149,9 @@ def judged(case: Case) -> StreamDiagnosis:
     zero, bias = torch.zeros(1, dtype=torch.long), case.size if case.wrong == "biased network" else 0.0
     belief = agent.belief
     prior = shown = belief.posterior()
-    before: Tensor | None = None
+    before, begun = None, zero[0]
     columns: dict[str, list[Tensor]] = {
-        name: [] for name in ("latent", "log_q", "mean", "sd", "pit", "likely", "found")
+        name: [] for name in ("latent", "log_q", "mean", "sd", "pit", "likely", "begun")
     }
     observed = []
     for step, context in enumerate(case.contexts):
@@ -178,7 +178,10 @@ def judged(case: Case) -> StreamDiagnosis:
         columns["log_q"].append(log_q[:, 0])
         columns["mean"].append(shown.mean[0])
         columns["sd"].append(shown.stddev[0])
-        columns["found"].append(belief.changed[0] & (case.wrong not in ("frozen", "prior-wide")))
+        rests_on = belief.rests_on
+        if rests_on is not None and (case.wrong != "frozen" or step < case.size):
+            begun = step + 1 - rests_on[0]
+        columns["begun"].append(begun)
     made = {name: torch.stack(rows).numpy() for name, rows in columns.items()}
     trained_sd = np.full((len(CONTEXTS), 2), TRAINED_SD)
     evidence = Evidence(
@@ -193,7 +196,7 @@ def judged(case: Case) -> StreamDiagnosis:
         CONTEXTS,
         ("tilt",),
         trained_covariances=np.stack([np.diag(sd**2) for sd in trained_sd]),
-        found=made["found"],
+        begun=made["begun"],
         window=getattr(belief.config, "length", None),
         forgetting_factor=getattr(belief.config, "forgetting_factor", 1.0),
     )

@@ -343,14 +343,26 @@ def test_where_no_context_is_known_a_forgetting_belief_is_judged_by_what_it_reme
     assert judged(*made, unknown, TEMPERATURE).trouble
 
 
-def test_where_no_context_is_known_a_change_is_where_the_new_belief_begins_to_explain_more() -> None:
+def test_a_belief_that_finds_changes_is_judged_by_the_steps_that_it_rests_on() -> None:
     contexts = [-1.0] * 60 + [1.0] * 40
     agent, data, latent, log_q = stream(contexts, "changepoint")
-    found = np.zeros(len(contexts), dtype=bool)
-    found[66] = True  # some steps after it
-    diagnosis = judged(agent, data, latent, log_q, [None] * len(contexts), TEMPERATURE, found=found)
-    assert abs(diagnosis.since[-1] - 60) <= 4
-    assert diagnosis.since[diagnosis.steps.index(max(step for step in diagnosis.steps if step < 66))] == 0
+    begun = np.where(np.arange(100) < 66, 0, 60)  # found some steps after it
+    unknown = judged(agent, data, latent, log_q, [None] * len(contexts), TEMPERATURE, begun=begun)
+    assert unknown.since[-1] == 60
+    assert unknown.since[unknown.steps.index(max(step for step in unknown.steps if step < 66))] == 0
+    late = np.where(np.arange(100) < 66, 0, 64)
+    known = judged(agent, data, latent, log_q, contexts, TEMPERATURE, begun=late)
+    assert known.since[-1] == 64
+    assert any("it rests on the last 36 of the 40 steps since the last change" in why for why in known.verdict.reasons)
+
+
+def test_where_an_earlier_visit_is_recalled_there_are_no_checkpoints() -> None:
+    contexts = [-1.0] * 30 + [1.0] * 30 + [-1.0] * 30
+    agent, data, latent, log_q = stream(contexts, "changepoint")
+    begun = np.where(np.arange(90) < 60, np.repeat([0, 30, 0], 30), np.arange(90) + 1)
+    found = judged(agent, data, latent, log_q, contexts, TEMPERATURE, begun=begun)
+    assert max(found.steps) < 60
+    assert any("it rests on an earlier visit" in why for why in found.verdict.reasons)
 
 
 def test_a_belief_that_drifts_has_no_posterior_to_be_compared_with_where_no_context_is_known() -> None:
