@@ -1,17 +1,20 @@
 """Every benchmark measures, records, and prints the same table from its rows."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from pyro_dynamics.benchmarks import collapse, long_run, planners, reliability
+from pyro_dynamics.benchmarks import collapse, long_run, planners, reliability, returns
 from pyro_dynamics.benchmarks.crossed_states import means
 from pyro_dynamics.control import CEMConfig
+from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference import OfflineConfig
 from pyro_dynamics.runners import benchmark
 from pyro_dynamics.runners.benchmarks import cadm, guides
+from pyro_dynamics.runners.benchmarks.returns import ReturnsFlags, measure_rows
 from pyro_dynamics.runners.main import main
 
 TINY = ["--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "20", "--offline.epochs", "1"]
@@ -93,6 +96,28 @@ def test_cadm(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert recorded(arguments, tmp_path / "rows.json", capsys) == rows
     assert {file: file.stat().st_mtime_ns for file in made} == made  # nothing was trained or evaluated again
     assert main(["benchmark", "cadm", "--families", "pendulum"]) == 2
+
+
+def test_returns(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a run against itself the difference is 0; rewards that fall show in it."""
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    arguments = ["returns", "--runs", str(run), "--against", str(other), "--episodes", "1"]
+    rows = recorded(arguments, tmp_path / "rows.json", capsys)
+    assert rows[0]["returns"] == rows[1]["returns"]
+    evaluated = json.loads((run / "evaluation-returns-1.json").read_text())["contexts"]
+    of_all = [context["episodes"][0]["return"] for context in evaluated]
+    assert rows[0]["returns"]["all"] == pytest.approx(sum(of_all) / len(of_all))
+    found = returns.table(
+        [
+            {"family": "f", "seed": seed, "group": group, "returns": {"all": seed + size * (seed + 1)}}
+            for group, size in (("runs", 1.0), ("against", 0.0))
+            for seed in range(3)
+        ]
+    )
+    assert found.splitlines()[-1] == "| f | all | 3 | 3.0 +- 5.0 | 1.0 +- 2.5 | +2.0 +- 2.5 |"
+    with pytest.raises(UserError, match="same families and seeds"):
+        measure_rows(ReturnsFlags(runs=(run,)))
 
 
 def test_long_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

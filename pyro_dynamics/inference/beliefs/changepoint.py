@@ -167,13 +167,17 @@ class ChangepointBelief(Belief):
         return self.log_weight.argmax(1)
 
     def _begin_runs(self, seen: Tensor) -> None:
-        """Begin runs at p_0, and where the environment was before, in environments whose turn it is."""
-        due = seen & (self.steps > 0) & (self.steps % self.config.spacing == 0)
-        index = due.nonzero().squeeze(1)
+        """Begin runs where the environment was before, and, in environments whose turn it is, at p_0."""
+        begun = seen & (self.steps > 0)
+        if self.recall is not None:
+            returning = (begun & self.recall.known.any(1)).nonzero().squeeze(1)
+            if len(returning):
+                self._settle_recalled(returning)
+                self._recall_runs(returning)
+        index = (begun & (self.steps % self.config.spacing == 0)).nonzero().squeeze(1)
         if not len(index):
             return
         change = 1 - (1 - self.config.hazard) ** self.config.spacing  # at one of the steps since the last moment
-        self._settle_recalled(index)
         best, slot = self._best()[index], self._least_probable()[index]
         self.log_weight[index] += math.log1p(-change)
         known = 0 if self.recall is None else self.recall.known[index].sum(1)
@@ -183,7 +187,6 @@ class ChangepointBelief(Belief):
         self.is_recalled[index, slot] = False
         if self.recall is not None:
             self.recall.begin(index, slot, self.many, best)
-            self._recall_runs(index, best, math.log(change * RETURNS) - self.recall.known[index].sum(1).log())
         self.many.assign(index * self.runs + slot, self.guide, index)
 
     def _least_probable(self) -> Tensor:
@@ -206,9 +209,11 @@ class ChangepointBelief(Belief):
             tensor[index, new] = tensor[index, old]
         self.log_weight[index, old] = -math.inf
 
-    def _recall_runs(self, index: Tensor, best: Tensor, fresh: Tensor) -> None:
-        """Begin a run at each known context, with log-weight ``fresh`` ``[n]``, unless one is there that has more."""
+    def _recall_runs(self, index: Tensor) -> None:
+        """Begin a run at each known context, with the weight of a return to it, unless one is there that has more."""
         assert self.recall is not None
+        best = self._best()[index]
+        fresh = math.log(self.config.hazard * RETURNS) - self.recall.known[index].sum(1).log()
         for place in range(self.recall.places):
             slot = self.config.hypotheses + place
             begins = self.recall.known[index, place] & ~(self.log_weight[index, slot] > fresh)
