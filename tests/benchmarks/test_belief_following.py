@@ -198,6 +198,17 @@ def test_the_trials_of_a_family() -> None:
     assert known.starts == list(family.train)
 
 
+@pytest.mark.parametrize("name", ["pendulum-gravity", "cadm-cartpole", "halfcheetah-mass-damping"])
+def test_a_change_stays_within_the_trained_range(name: str) -> None:
+    """CartPole's own example schedule does not: its test contexts are all outside."""
+    family = find_family(name)
+    ends = columns([context for _, context in TRIALS["change"](family, 50, 1).schedules[0].changes])
+    trained = columns(family.train)
+    assert len(np.unique(ends, axis=0)) == 2
+    assert (ends >= trained.min(0)).all()
+    assert (ends <= trained.max(0)).all()
+
+
 def test_random_streams_are_those_of_their_seed_and_contexts(tmp_path: Any) -> None:
     family = find_family("pendulum-gravity")
     trial = Trial("recall", (Schedule(((0, 3.0), (4, 9.0))), Schedule.constant(3.0)), ("unseen",) * 2, 8, (0, 4))

@@ -55,11 +55,28 @@ def steady_trial(family: Family, steps: int, _: int = 2) -> Trial:
 
 
 def change_trial(family: Family, steps: int, episodes: int) -> Trial:
-    """The family's example schedule over twice the steps, in both directions."""
-    schedule = example_schedule(family, 2 * steps)
-    (_, a), (step, b) = schedule.changes
+    """A change over twice the steps, in both directions."""
+    (_, a), (step, b) = change_within(family, 2 * steps).changes
     both = Schedule(((0, a), (step, b))), Schedule(((0, b), (step, a)))
     return Trial("change", tuple(one for one in both for _ in range(episodes)), ("change",) * 2 * episodes, 2 * steps)
+
+
+def change_within(family: Family, steps: int) -> Schedule:
+    """The family's example schedule; where that leaves the trained range, between two unseen contexts within it.
+
+    Those are the two of :func:`.unseen_inside` that are farthest apart, each parameter in units of its range.
+    """
+    schedule = example_schedule(family, steps)
+    ends = [context for _, context in schedule.changes]
+    trained = columns(family.train)
+    within = ((columns(ends) >= trained.min(0)) & (columns(ends) <= trained.max(0))).all()
+    if within and schedule.last_change:
+        return schedule
+    inside = unseen_inside(family, INSIDE)
+    places = columns(inside) / scale_of(family)
+    apart = np.linalg.norm(places[:, None] - places, axis=-1)
+    one, other = (inside[i] for i in sorted(np.unravel_index(apart.argmax(), apart.shape)))
+    return Schedule(((0, one), (max(steps // 5, 1), other)), steps)
 
 
 def stay_trial(family: Family, steps: int, episodes: int) -> Trial:
@@ -69,13 +86,12 @@ def stay_trial(family: Family, steps: int, episodes: int) -> Trial:
 
 
 def recall_trial(family: Family, steps: int, episodes: int) -> Trial:
-    """Episodes of half the steps in a, b, a and b: the example schedule's contexts, and the trained ones next to them.
+    """Episodes of half the steps in a, b, a and b: the contexts of the change, and the trained ones next to them.
 
     Each visit is an episode of its own: later in an episode a robot may stand still, and then nothing is observed by
     which a context could be recognised.
     """
-    schedule = example_schedule(family, 2 * steps)
-    a, b = (context for _, context in schedule.changes)
+    a, b = (context for _, context in change_within(family, 2 * steps).changes)
     half, made = max(steps // 2, 1), []
     for name, (first, second) in {"unseen": (a, b), "trained": trained_pair(family, a, b)}.items():
         there = Schedule(((0, first), (half, second), (2 * half, first), (3 * half, second)))
