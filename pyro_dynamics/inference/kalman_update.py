@@ -4,14 +4,17 @@ from dataclasses import dataclass
 
 import pyro
 import torch
+from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference.beliefs.contract import UPDATES
 from pyro_dynamics.inference.gauss_newton import climb_to_mode
+from pyro_dynamics.inference.log_joint import log_joint
 from pyro_dynamics.inference.user_model import has_default_forward
 from pyro_dynamics.observation import gaussian_parameters, has_default_observation, kind, observation
+from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Minibatch
 
 
@@ -22,13 +25,16 @@ class KalmanUpdateConfig:
     Attributes:
         iterations: linearisations for each update (the iterated extended Kalman filter); 1 is the plain one.
         backtracks: how often a step that lowers the log-posterior is halved, before it is left out.
+        starts: places from which a mode is climbed to, each as costly as one: where the belief stands, and draws of the
+            prior. The mode whose Laplace approximation holds most is kept; from one start it may be a lesser one.
     """
 
     iterations: int = 3
     backtracks: int = 4
+    starts: int = 1
 
     def __post_init__(self) -> None:
-        require_positive(self, "iterations")
+        require_positive(self, "iterations", "starts")
 
 
 @UPDATES.register("kalman")
@@ -70,9 +76,29 @@ class KalmanUpdate:
                 "svi, or write the likelihood in observation"
             )
         _refuse_other_likelihoods(model, guide, batch)
-        start = guide.frozen().mean
-        mean, precision = climb_to_mode(model, prior, batch, start, self.config.iterations, self.config.backtracks)
+        mean, precision = self._mode(model, prior, batch, guide.frozen().mean)
+        if self.config.starts > 1:
+            with drawing_from(generator):
+                others = prior.sample((self.config.starts - 1,))
+            best = _mass(model, prior, batch, mean, precision)
+            for start in others:
+                there = self._mode(model, prior, batch, start)
+                mass = _mass(model, prior, batch, *there)
+                better = mass > best
+                best = torch.where(better, mass, best)
+                mean = torch.where(better[:, None], there[0], mean)
+                precision = torch.where(better[:, None, None], there[1], precision)
         guide.match(mean, torch.linalg.inv(precision))
+
+    def _mode(
+        self, model: DynamicsModel, prior: Distribution, batch: Minibatch, start: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return climb_to_mode(model, prior, batch, start, self.config.iterations, self.config.backtracks)
+
+
+def _mass(model: DynamicsModel, prior: Distribution, batch: Minibatch, mean: Tensor, precision: Tensor) -> Tensor:
+    """Log of what the Laplace approximation at a mode holds of the posterior, up to a constant, ``[K]``."""
+    return log_joint(model, prior, batch, mean) - 0.5 * torch.logdet(precision)
 
 
 def _refuse_other_likelihoods(model: DynamicsModel, guide: VariationalGuide, batch: Minibatch) -> None:

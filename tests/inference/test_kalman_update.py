@@ -66,3 +66,32 @@ def test_its_mean_is_near_a_mode_where_the_model_is_bent(generator: torch.Genera
     left = (covariance @ slope[..., None])[..., 0]  # the step that is left; it ends below a tenth of a posterior sd
     assert (left.abs() / covariance.diagonal(dim1=-2, dim2=-1).sqrt()).max() < 0.1
     assert (density > log_joint(model, model.prior(), batch, torch.zeros(K, D))).all()
+
+
+class TwoBumps(nn.Module):
+    """A target of 1 at a latent of 0.7, and a bump at -1 that reaches 0.55: two modes, of which the first holds all."""
+
+    members = 1
+
+    def forward(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+        location = (-8 * (latent - 0.7) ** 2).exp() + 0.55 * (-8 * (latent + 1) ** 2).exp()
+        return location, torch.full_like(location, 0.1)
+
+
+def test_of_several_starts_the_greater_mode_is_kept() -> None:
+    """From the belief's mean the Kalman update climbs to the lesser mode, with certainty."""
+    bumps: Any = TwoBumps()
+    model, ones = HierarchicalModel(bumps, 1, 1), torch.ones(1, 1)
+    batch = whole_batch(torch.zeros(1, 1), ones, torch.zeros(1, dtype=torch.long), 1, 1.0)
+    grid = torch.linspace(-3, 3, 6001)[:, None, None]
+    weight = torch.stack([log_joint(model, model.prior(), batch, place)[0] for place in grid]).softmax(0)
+    assert weight[grid.flatten() > 0].sum() > 0.99
+    found = {}
+    for starts in (1, 8):
+        guide = FullRankGuide(1, 1).for_environments(1)
+        guide.match(torch.full((1, 1), -0.7), torch.full((1, 1, 1), 0.1))
+        config = KalmanUpdateConfig(iterations=30, starts=starts)
+        KalmanUpdate(config).fit(model, guide, model.prior(), batch, torch.Generator().manual_seed(0))
+        found[starts] = gaussian_moments(guide.posterior())[0].item()
+    assert found[1] < -0.9
+    assert found[8] == pytest.approx(float((weight * grid.flatten()).sum()), abs=0.1)
