@@ -15,6 +15,8 @@ from pyro_dynamics.tasks.functions import Function, evaluate
 
 STEPS = 100
 """At most so many random steps in each environment."""
+REPEATED = 20
+"""Of these so many again from the same reset, by the same actions."""
 TOLERANCE = 1e-3
 """Rewards agree if they differ by less than this share of the largest: observations are rounded to float32."""
 
@@ -28,8 +30,8 @@ def check_task(task: Task, envs: VectorEnv, seed: int) -> list[str]:
         seed: names the random streams.
 
     Returns:
-        Lines to warn with: where the task's reward or termination is another than the environment's own, and where an
-        environment broke.
+        Lines to warn with: where the task's reward or termination is another than the environment's own, where an
+        environment does not repeat itself, and where one broke.
 
     Raises:
         UserError: if sizes do not fit, a function cannot be planned with, or every environment breaks.
@@ -60,6 +62,8 @@ def check_task(task: Task, envs: VectorEnv, seed: int) -> list[str]:
             f"{int(own_end.sum())} of {envs.num_envs} random episodes ended early, which the task does not know of: "
             'give it a termination, as in BoxTask(env, ..., terminated="learned")'
         )
+    if not faults:
+        warnings.append(compare_repeats(steps, random_steps(envs, seed, faults.__setitem__, REPEATED)))
     return [warning for warning in warnings if warning]
 
 
@@ -79,13 +83,13 @@ def require_sizes(task: Task, envs: VectorEnv) -> None:
             raise UserError(f"the task has {kind} {size}, and the environment the space {space}: make them agree")
 
 
-def random_steps(envs: VectorEnv, seed: int, on_fault: OnFault | None = None) -> list[Step]:
+def random_steps(envs: VectorEnv, seed: int, on_fault: OnFault | None = None, most: int = STEPS) -> list[Step]:
     """The first steps of one random episode in each environment."""
     space = envs.single_action_space
     draws = derive_generator(seed, "task check", "actions")
     policy = uniform_policy(space.low, space.high, envs.num_envs, draws)  # type: ignore[attr-defined]
     seeds = [derive_seed(seed, "task check", "reset", k) for k in range(envs.num_envs)]
-    return [step for _, step in zip(range(STEPS), rollout(envs, policy, seeds, on_fault), strict=False)]
+    return [step for _, step in zip(range(most), rollout(envs, policy, seeds, on_fault), strict=False)]
 
 
 def compare_rewards(ours: Tensor, own: Tensor, contexts: Sequence[object], step: Tensor) -> str:
@@ -111,3 +115,35 @@ def compare_ends(ours: Tensor, own: Tensor) -> str:
         f"{int(own.sum())} episodes, of which the task ends {int((ours & own).sum())}, and the task would end "
         f"{int((ours & ~own).sum())} others"
     )
+
+
+def compare_repeats(first: Sequence[Step], again: Sequence[Step]) -> str:
+    """A warning if the same actions after the same reset lead elsewhere; else nothing.
+
+    Then there is state that neither the observation nor a checkpoint holds, or noise that the seed does not decide: a
+    latent would stand for what happened before, and no run could be repeated.
+    """
+    pairs = list(zip(first, again, strict=False))
+    size = torch.cat([_seen(one).abs() for one, _ in pairs]).amax(0).clamp(min=1e-30)
+    for one, other in pairs:
+        both = one.alive & other.alive
+        apart = (_seen(one) - _seen(other)).abs() / size
+        if (apart[both] > TOLERANCE).any():
+            break
+    else:
+        return ""
+    what = (
+        "two resets with one seed give different observations"
+        if one.index == 0 and not torch.equal(one.state[both], other.state[both])
+        else f"the same actions after the same reset lead to another observation or reward at step {one.index}"
+    )
+    return (
+        f"{what}: so does a wrapper with running statistics (such as NormalizeObservation), whose state no checkpoint "
+        "keeps, and noise that is not drawn from self.np_random; what is learned will not hold, and no run can be "
+        "repeated: take the wrapper off (states are normalised here anyway), or draw from self.np_random"
+    )
+
+
+def _seen(step: Step) -> Tensor:
+    """All that is seen of a step, ``[B, 2 S + 1]``."""
+    return torch.cat([step.state, step.next_state, step.reward[:, None]], 1)

@@ -190,6 +190,54 @@ def is_another_reward() -> Family:
     return family(PointMass, lambda state, action, next_state: -next_state[..., :2].norm(dim=-1))
 
 
+class Careless(PointMass):
+    """Draws from numpy's global generator, which no seed of reset decides."""
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        super().reset(**kwargs)
+        self.place = np.random.uniform(-1.0, 1.0, 2)  # noqa: NPY002  # the mistake
+        return self.observe(), {}
+
+
+class Shaken(PointMass):
+    """The same in its steps alone."""
+
+    def observe(self) -> np.ndarray:
+        return super().observe() + 0.01 * np.random.normal() * self.velocity.any()  # noqa: NPY002  # the mistake
+
+
+class Worn(PointMass):
+    """Wears out with every step that it ever made: state that a reset does not bring back."""
+
+    wear = 0.0
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.wear += 0.01
+        observation, *rest = super().step(action)
+        self.velocity = self.velocity * (1 - self.wear / (1 + self.wear))
+        return (observation, *rest)
+
+
+def does_not_hear_the_seed() -> Family:
+    return family(Careless, reward)
+
+
+def is_shaken() -> Family:
+    return family(Shaken, "learned")
+
+
+def wears_out() -> Family:
+    return family(Worn, reward)
+
+
+def has_running_statistics() -> Family:
+    return family(lambda drag=1.0: gymnasium.wrappers.NormalizeObservation(PointMass(drag)), "learned")
+
+
+def has_running_rewards() -> Family:
+    return family(lambda drag=1.0: gymnasium.wrappers.NormalizeReward(PointMass(drag)), "learned")
+
+
 def does_not_end() -> Family:
     return family(Fenced, reward)
 

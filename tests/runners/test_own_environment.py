@@ -133,6 +133,11 @@ def test_a_wrong_declaration_gets_one_line(family: str, words: str, capsys: pyte
         ("is_another_reward", "the task's reward is not the environment's own: on 150 random steps"),
         ("does_not_end", "random episodes ended early, which the task does not know of"),
         ("ends_elsewhere", "the task's termination is not the environment's own"),
+        ("does_not_hear_the_seed", "two resets with one seed give different observations"),
+        ("is_shaken", "the same actions after the same reset lead to another observation or reward at step 0"),
+        ("wears_out", "the same actions after the same reset lead to another observation or reward at step"),
+        ("has_running_statistics", "two resets with one seed give different observations"),
+        ("has_running_rewards", "the same actions after the same reset lead to another observation or reward"),
     ],
 )
 def test_what_differs_from_the_environment_is_warned_of(
