@@ -9,6 +9,7 @@ from zipfile import is_zipfile
 import numpy as np
 
 from pyro_dynamics.data_files import read_arrays, require_file
+from pyro_dynamics.datasets.continuity import fitted_together
 from pyro_dynamics.datasets.logged_data import ENVIRONMENT, Log
 from pyro_dynamics.datasets.next_states import with_next_states
 from pyro_dynamics.errors import UserError, first_line
@@ -75,7 +76,10 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
     others = {name: array for name, array in columns.items() if name not in used and array.shape == (rows,)}
     others = _groupable(where, others, group)
     log = Log(where, numbers["state"], numbers["action"], next_state, numbers.get("reward"), step, episode, others)
-    return with_next_states(log, _grouping(others, group)) if derived else log
+    if derived:
+        return with_next_states(log, _grouping(others, group))
+    known = step is not None or episode is not None
+    return fitted_together(log, _grouping(others, group)) if known else log
 
 
 def listed(columns: Iterable[str]) -> str:

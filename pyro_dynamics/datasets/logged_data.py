@@ -48,6 +48,20 @@ class Log:
     def __len__(self) -> int:
         return len(self.state)
 
+    def select(self, rows: np.ndarray, note: str) -> "Log":
+        """Some of the rows, and why: a further note."""
+        return replace(
+            self,
+            state=self.state[rows],
+            action=self.action[rows],
+            next_state=self.next_state[rows],
+            reward=None if self.reward is None else self.reward[rows],
+            step=None if self.step is None else self.step[rows],
+            episode=None if self.episode is None else self.episode[rows],
+            columns={name: column[rows] for name, column in self.columns.items()},
+            notes=(*self.notes, note),
+        )
+
 
 @dataclass(frozen=True)
 class LoggedData:

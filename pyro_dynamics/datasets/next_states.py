@@ -45,17 +45,7 @@ def with_next_states(log: Log, grouping: Sequence[np.ndarray]) -> Log:
         f"{log.name}: the next state is the state of the next row of the same episode; {dropped} of {len(log)} rows, "
         "the last of each episode, have none and are left out"
     )
-    return replace(
-        log,
-        state=log.state[rows],
-        action=log.action[rows],
-        next_state=log.state[order[kept + 1]],
-        reward=None if log.reward is None else log.reward[rows],
-        step=None if log.step is None else log.step[rows],
-        episode=pieces,
-        columns={name: column[rows] for name, column in log.columns.items()},
-        notes=(*log.notes, note),
-    )
+    return replace(log.select(rows, note), next_state=log.state[order[kept + 1]], episode=pieces)
 
 
 def _refuse_repeated(log: Log, order: np.ndarray, repeated: np.ndarray) -> None:

@@ -1,0 +1,93 @@
+"""Rows of a log that do not fit together are mended where they can be, and named where they cannot."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyro_dynamics.datasets.log_arrays import ColumnNames, log_of_arrays
+from pyro_dynamics.datasets.logged_data import Log
+
+EPISODES, STEPS = 6, 10
+
+
+def whole() -> dict[str, Any]:
+    """Six episodes of ten steps, of two environments."""
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(EPISODES, STEPS + 1, 2))
+    return {
+        "state": states[:, :-1].reshape(-1, 2),
+        "action": rng.normal(size=(EPISODES * STEPS, 1)),
+        "next_state": states[:, 1:].reshape(-1, 2),
+        "reward": rng.normal(size=EPISODES * STEPS),
+        "episode": np.repeat(np.arange(EPISODES), STEPS),
+        "step": np.tile(np.arange(STEPS), EPISODES),
+        "environment": np.repeat(np.arange(EPISODES) % 2, STEPS),
+    }
+
+
+def read(arrays: dict[str, Any]) -> Log:
+    return log_of_arrays("a.npz", arrays, None, ColumnNames())
+
+
+def select(arrays: dict[str, Any], rows: Any) -> dict[str, Any]:
+    return {name: array[rows] for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("without", [(), ("step",), ("episode",), ("episode", "step")])
+def test_a_log_that_fits_together_stays_as_it_is(without: tuple[str, ...]) -> None:
+    arrays = {name: array for name, array in whole().items() if name not in without}
+    log = read(arrays)
+    assert log.notes == ()
+    np.testing.assert_array_equal(log.next_state, arrays["next_state"])
+
+
+@pytest.mark.parametrize("without", [(), ("step",), ("episode",)])
+def test_next_states_that_lead_into_the_next_episode_are_left_out(without: tuple[str, ...]) -> None:
+    arrays = whole()
+    arrays["next_state"] = np.concatenate([arrays["state"][1:], arrays["next_state"][-1:]])
+    log = read({name: array for name, array in arrays.items() if name not in without})
+    assert len(log) == EPISODES * STEPS - (EPISODES - 1)
+    (note,) = log.notes
+    assert "in the last row of 5 of 6 episodes the next state is the first state of the episode below" in note
+    lasting = np.arange(EPISODES * STEPS) % STEPS != STEPS - 1
+    lasting[-1] = True
+    np.testing.assert_array_equal(log.state, whole()["state"][lasting])
+    np.testing.assert_array_equal(log.next_state, whole()["next_state"][lasting])
+
+
+def test_rows_that_are_there_twice_count_once() -> None:
+    log = read(select(whole(), np.r_[0:60, 13, 47]))
+    assert len(log) == 60
+    assert log.notes == ("a.npz: 2 of 62 rows are there twice, and are left out once",)
+
+
+def test_two_rows_of_one_step_that_differ_are_counted() -> None:
+    arrays = select(whole(), np.r_[0:60, 13])
+    arrays["action"][60] += 1
+    log = read(arrays)
+    assert len(log) == 61
+    assert any("1 rows are the same step of the same episode as another row, and differ" in note for note in log.notes)
+
+
+def test_missing_steps_are_counted() -> None:
+    log = read(select(whole(), np.r_[0:5, 7:20, 24:60]))
+    assert log.notes == ("a.npz: 2 steps are missing within episodes, which are cut there",)
+
+
+def test_rows_that_are_shuffled_without_their_steps_are_named() -> None:
+    arrays = select(whole(), np.random.default_rng(1).permutation(60))
+    assert read(arrays).notes == ()  # by their steps they can be sorted
+    del arrays["step"]
+    (note,) = read(arrays).notes
+    assert "places within an episode the next state is not the state of the following row" in note
+
+
+def test_next_states_of_another_episode_are_named() -> None:
+    arrays = whole()
+    arrays["next_state"] = np.roll(arrays["next_state"], STEPS, axis=0)
+    (note,) = read(arrays).notes
+    assert (
+        "in 54 of 54 places within an episode the next state is not the state of the following row, first in row 0"
+        in note
+    )
