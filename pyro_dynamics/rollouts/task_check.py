@@ -121,7 +121,7 @@ def compare_repeats(first: Sequence[Step], again: Sequence[Step]) -> str:
     """A warning if the same actions after the same reset lead elsewhere; else nothing.
 
     Then there is state that neither the observation nor a checkpoint holds, or noise that the seed does not decide: a
-    latent would stand for what happened before, and no run could be repeated.
+    latent would stand for what was observed before, and no run could be repeated.
     """
     pairs = list(zip(first, again, strict=False))
     size = torch.cat([_seen(one).abs() for one, _ in pairs]).amax(0).clamp(min=1e-30)
