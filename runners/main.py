@@ -3,12 +3,15 @@
 import errno
 import importlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyro_dynamics.errors import EnvironmentFault, UserError
+from pyro_dynamics.runners.common.lasting_output import outlast_readers
 from pyro_dynamics.runners.common.opened_zips import with_opened_zips
 from pyro_dynamics.runners.common.renamed import with_new_names
 from pyro_dynamics.version import __version__
@@ -31,6 +34,8 @@ COMMANDS = {
     "accuracy": "measure guides and updates against known posteriors, and time them",
 }
 
+RESUMING = dict.fromkeys(("adapt", "reproduce", "sweep", "track"), "the same command resumes it")
+"""What a command says when it is stopped; others say it themselves, or begin anew."""
 NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG")}
 """A full disk, an exhausted quota, or a file-size limit."""
 LIMITS = NO_ROOM | {getattr(errno, name) for name in ("EACCES", "EPERM", "EROFS", "ENAMETOOLONG", "EIO")}
@@ -44,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: by default those of this process, which then is the command's own.
     """
     if arguments is None:
-        draw_to_files()
+        stand_alone()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     command = arguments[0] if arguments else "--help"
     if command in ("-h", "--help"):
@@ -65,7 +70,7 @@ def run(command: str, arguments: Sequence[str]) -> int:
     try:
         with system_limits():
             runner = importlib.import_module(f"pyro_dynamics.runners.{command}")
-            code = runner.main(with_new_names(with_opened_zips(arguments))) or 0
+            code = runner.main(with_new_names(with_opened_zips(with_home(arguments)))) or 0
             sys.stdout.flush()  # here, where an error of a full disk can still be reported
         return code
     except EnvironmentFault as fault:
@@ -74,17 +79,26 @@ def run(command: str, arguments: Sequence[str]) -> int:
         return fail(str(fault))
     except UserError as mistake:
         return fail(str(mistake))
-    except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        again = stop.args[0] if stop.args else RESUMING.get(command, "")
+        print("\nstopped" + (f": {again}" if again else ""), file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, as in `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
-def draw_to_files() -> None:
-    """No command opens a window. A notebook hands its own backend down to its shell, where it may not be installed."""
+def stand_alone() -> None:
+    """Of a process that is a command: no windows, and a reader of its output that leaves does not end its work.
+
+    A notebook hands its own backend down to its shell, where it may not be installed.
+    """
     os.environ["MPLBACKEND"] = "agg"
+    outlast_readers()
+
+
+def with_home(arguments: Sequence[str]) -> list[str]:
+    """``~`` stands for the home folder after ``--out=`` too, where no shell puts it in."""
+    return [
+        re.sub(r"^(--[\w.-]+=)?~(?=/|$)", lambda found: (found[1] or "") + str(Path.home()), one) for one in arguments
+    ]
 
 
 @contextmanager
@@ -112,7 +126,7 @@ def fail(message: str) -> int:
 
 def run_as_module(name: str) -> None:
     """For ``python -m pyro_dynamics.runners.NAME``."""
-    draw_to_files()
+    stand_alone()
     sys.exit(run(name, sys.argv[1:]))
 
 

@@ -1,6 +1,5 @@
 """pyro-dynamics sweep: train many runs at once with Ray."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -80,9 +79,6 @@ def main(arguments: Sequence[str]) -> int:
         try:
             for name, failure in run_missing(flags, jobs, states, folder):
                 states[name] = "failed" if failure else "finished"
-        except KeyboardInterrupt:
-            print("\nall runs can be resumed: give the same command again", file=sys.stderr)
-            raise
         finally:
             rows = [job.row(folder, states[job.name]) for job in jobs]
             folder.save(rows)

@@ -77,9 +77,14 @@ def main(arguments: Sequence[str]) -> None:
     flags = parse(arguments)
     set_threads(flags.threads)
     path = flags.resume or flags.out or Path("runs") / default_name(flags.run)
-    folder = train_run(
-        flags.run, path, resume=flags.resume is not None, tracker=flags.tracker, step_limit=flags.step_limit
-    )
+    try:
+        folder = train_run(
+            flags.run, path, resume=flags.resume is not None, tracker=flags.tracker, step_limit=flags.step_limit
+        )
+    except KeyboardInterrupt:
+        if not (path / "config.json").is_file():
+            raise
+        raise KeyboardInterrupt(f"pyro-dynamics train --resume {path} goes on after its last whole round") from None
     if flags.figure_format != "png":
         write_training_figure(folder, find_family(flags.run.family), flags.figure_format)
     print_returns(folder, find_family(flags.run.family))

@@ -67,7 +67,7 @@ def _points(text: str, kind: str, parse: Parse) -> tuple[tuple[int, Context], ..
     points = []
     for item in re.split(r",(?=\s*\d+\s*:)", text):
         step, colon, context = item.partition(":")
-        if not colon or not step.strip().isdigit() or not context.strip() or ":" in context:
+        if not colon or not step.strip().isdecimal() or not context.strip() or ":" in context:
             raise _misread(text, kind)
         points.append((int(step), parse(context.strip())))
     return tuple(points)
@@ -101,7 +101,7 @@ def _read(path: Path) -> list[tuple[int, Any]]:
         if path.suffix == ".json":
             return [_pair(*row) for row in parse_json(content)]
         rows = [row for row in csv.reader(content.splitlines()) if row]
-        if rows and not rows[0][0].strip().isdigit():
+        if rows and not rows[0][0].strip().isdecimal():
             rows = rows[1:]  # the line of names
         return [_pair(row[0], row[1] if len(row) == 2 else row[1:]) for row in rows]
     except (TypeError, ValueError, IndexError, OverflowError, csv.Error):

@@ -20,7 +20,7 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners.common.configuration import from_json, online_defaults
 from pyro_dynamics.runners.compare import names
 from pyro_dynamics.runners.evaluate import name_of, parse
-from pyro_dynamics.runners.main import COMMANDS, main
+from pyro_dynamics.runners.main import COMMANDS, main, with_home
 
 TINY = [
     *("--rounds", "2", "--steps", "25", "--episodes", "1"),
@@ -304,3 +304,45 @@ def test_a_checkpoint_of_another_architecture_is_refused(
     assert "another architecture" in refused(["adapt", str(tmp_path), "--context", "5"], capsys)
     checkpoint.write_bytes(b"not a checkpoint")
     assert "not a checkpoint" in refused(["adapt", str(tmp_path), "--context", "5"], capsys)
+
+
+def test_a_reader_that_leaves_does_not_end_the_work(run: Path, tmp_path: Path) -> None:
+    """As in `pyro-dynamics adapt ... | head -1`: the results are there, and say so by the exit code."""
+    arguments = ["--context", "3", "--steps", "15", "--out", str(tmp_path / "adapted")]
+    command = [sys.executable, "-m", "pyro_dynamics.runners.adapt", str(run), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait() == 0
+    assert len((tmp_path / "adapted" / "steps.jsonl").read_text().splitlines()) == 15
+    assert (tmp_path / "adapted" / "summary.json").is_file()
+
+
+def test_home_is_found_behind_an_equals_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert with_home(["~", "~/runs", "--out=~/x"]) == ["/home/someone", "/home/someone/runs", "--out=/home/someone/x"]
+    untouched = ["--out=~other/x", "a~/b", "--contexts=1,~", "-~"]
+    assert with_home(untouched) == untouched
+
+
+def test_a_training_that_is_stopped_says_how_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(self: object, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr("pyro_dynamics.io.run_folder.RunFolder.save_round", stop)
+        assert main(["train", *TINY, "--out", str(folder)]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"stopped: pyro-dynamics train --resume {folder} goes on after its last whole round"
+    )
+    assert main(["train", "--resume", str(folder)]) == 0
+
+
+@pytest.mark.parametrize("schedule", ["\u00b2:3", "0:3,\u00b2:4", "0:3,\u0967:x"])
+def test_digits_of_other_kinds_in_a_schedule_are_refused(
+    schedule: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(["adapt", str(run), "--schedule", schedule], capsys)
