@@ -12,6 +12,7 @@ from gymnasium.wrappers import TimeLimit
 
 from pyro_dynamics.environments.checked_env import CheckedEnv, checked_envs
 from pyro_dynamics.environments.contexts import Context, as_context, numbers, parse_number, split_context
+from pyro_dynamics.environments.given_contexts import given_contexts
 from pyro_dynamics.environments.hidden_parameter import AttributeContext, hidden_parameter
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
 from pyro_dynamics.environments.schedule_text import parse_schedule
@@ -49,12 +50,14 @@ class Family:
     description: str = ""
 
     def __post_init__(self) -> None:
-        named = isinstance(self.test, Mapping)
-        test = {name: _tuples(some) for name, some in self.test.items()} if named else _tuples(self.test)  # type: ignore
-        object.__setattr__(self, "train", _tuples(self.train))
-        object.__setattr__(self, "test", test)
+        if self.unit is None:
+            object.__setattr__(self, "unit", "")
         if len(self.units) != len(self.parameters):
             raise UserError(f"family {self.name}: {len(self.parameters)} parameters have {len(self.units)} units")
+        object.__setattr__(self, "train", self._given("train", self.train))
+        sets = self.test if isinstance(self.test, Mapping) else {"test": self.test}
+        test = {name: self._given(f"test set {name!r}" if sets is self.test else name, sets[name]) for name in sets}
+        object.__setattr__(self, "test", test if sets is self.test else test["test"])
         if not self.train or not self.test_contexts:
             raise UserError(f"family {self.name} needs contexts to train on and to test on")
         twice = next((context for index, context in enumerate(self.train) if context in self.train[:index]), None)
@@ -63,6 +66,13 @@ class Family:
         if not callable(self.task):
             kind = type(self.task).__name__
             raise UserError(f"family {self.name}: task must make a Task, so write task=lambda: {kind}(...)")
+
+    def _given(self, what: str, contexts: Any) -> tuple[Context, ...]:
+        found = given_contexts(f"family {self.name}: {what}", contexts, self.parameters, self.units)
+        if what != "train" and self.train and found and isinstance(found[0], str) == self.numeric:
+            kinds = ("numbers", "names") if self.numeric else ("names", "numbers")
+            raise UserError(f"family {self.name}: train has {kinds[0]} and {what} {kinds[1]}")
+        return found
 
     def make_task(self) -> Task:
         """A task of the family.
@@ -217,8 +227,3 @@ class Family:
         for guard, context in zip(checked_envs(vector), contexts, strict=True):
             guard.index = contexts.index(context)  # environments with the same context share its index
         return vector
-
-
-def _tuples(contexts: Sequence[Any]) -> tuple[Context, ...]:
-    """Contexts that may have been given as lists."""
-    return tuple(tuple(map(float, one)) if isinstance(one, list | tuple) else one for one in contexts)

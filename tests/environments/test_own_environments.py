@@ -1,6 +1,8 @@
 """Environments and families that somebody else declares."""
 
 import copy
+import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
 from pyro_dynamics import Family, find_family
@@ -175,6 +178,46 @@ def test_lists_are_as_good_as_tuples() -> None:
     family = replace(FAMILY, **lists)
     assert family.train == ((1.0, 1.0), (2.0, 1.0))
     assert family.test_sets == {"far": ((3.0, 1.0),)}
+
+
+@pytest.mark.parametrize(
+    ("given", "contexts"),
+    [
+        (np.array([0.5, 1, 2], np.float32), (0.5, 1.0, 2.0)),
+        (torch.linspace(0, 1, 3), (0.0, 0.5, 1.0)),
+        ([np.float64(1), torch.tensor(2.0), 3, np.int64(4)], (1.0, 2.0, 3.0, 4.0)),
+        (range(1, 4), (1.0, 2.0, 3.0)),
+        ([[1.0], (2.0,)], (1.0, 2.0)),
+        (np.array(["front", "back"]), ("front", "back")),
+    ],
+)
+def test_contexts_may_be_of_numpy_or_torch(given: Any, contexts: tuple[Any, ...]) -> None:
+    no_unit: Any = None
+    family = replace(FAMILY, parameter="m", unit=no_unit, train=given, test=given)
+    assert family.train == family.test_contexts == contexts
+    assert json.loads(json.dumps(family.train)) == list(contexts)
+    assert family.units == ("",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"train": {1.0, 2.0}}, "family mine: train is a set, whose order differs from one run to the next"),
+        ({"test": {"far": frozenset((1.0,))}}, "test set 'far' is a set"),
+        ({"train": (True, False)}, "True is neither a number nor a name"),
+        ({"train": np.array([True, False])}, "True is neither a number nor a name"),
+        ({"train": "abc"}, "must be a tuple of contexts, not 'abc'"),
+        ({"train": 3.0}, "must be a tuple of contexts, not 3.0"),
+        ({"train": (1.0, "icy")}, "has both numbers and names"),
+        ({"train": (1.0, None)}, "m must be a number, not None"),
+        ({"train": np.ones((2, 2))}, "m must be a number, not [1.0, 1.0]"),
+        ({"test": ("icy",)}, "train has numbers and test names"),
+        ({"test": (float("inf"),)}, "m must be finite"),
+    ],
+)
+def test_contexts_that_are_none_are_refused_when_the_family_is_made(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=re.escape(words)):
+        replace(FAMILY, **{"parameter": "m", "unit": "", "train": (1.0, 2.0), "test": (1.5,)} | changes)
 
 
 def test_test_sets_have_names() -> None:

@@ -1,0 +1,49 @@
+"""Contexts as a user gives them to a family: of numpy, torch or Python, as lists or arrays."""
+
+from collections.abc import Sequence, Set
+from typing import Any
+
+from pyro_dynamics.environments.contexts import Context, as_context, parse_number, split_context
+from pyro_dynamics.errors import UserError
+
+
+def given_contexts(where: str, given: Any, parameters: Sequence[str], units: Sequence[str]) -> tuple[Context, ...]:
+    """The contexts as floats, names or tuples of floats, in the given order.
+
+    Args:
+        where: for messages, such as ``family sledge: train``.
+        given: a sequence or an array: numbers or names; of several parameters rows of as many numbers.
+        parameters: the hidden parameters.
+        units: of each.
+
+    Raises:
+        UserError: if they are none, in words that say why.
+    """
+    if isinstance(given, Set):
+        raise UserError(f"{where} is a set, whose order differs from one run to the next: give a tuple")
+    values = _of_python(given)
+    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+        raise UserError(f"{where} must be a tuple of contexts, not {given!r}")
+    try:
+        contexts = tuple(_context(value, parameters, units) for value in values)
+    except UserError as fault:
+        raise UserError(f"{where}: {fault}") from None
+    if len({isinstance(context, str) for context in contexts}) > 1:
+        raise UserError(f"{where} has both numbers and names: {', '.join(map(repr, contexts))}")
+    return contexts
+
+
+def _context(given: Any, parameters: Sequence[str], units: Sequence[str]) -> Context:
+    value = _of_python(given)
+    if isinstance(value, str) and len(parameters) == 1:
+        return value
+    values = [_of_python(one) for one in split_context(value, parameters)]
+    for one in values:
+        if isinstance(one, bool):
+            raise UserError(f"{one} is neither a number nor a name: give 0.0 and 1.0, or names")
+    return as_context([parse_number(v, n, unit=u) for v, n, u in zip(values, parameters, units, strict=True)])
+
+
+def _of_python(value: Any) -> Any:
+    """Numbers and lists of Python out of numpy's and torch's."""
+    return value.tolist() if hasattr(value, "tolist") else value
