@@ -275,6 +275,7 @@ def open_folder(config: RunConfig, path: Path, resume: bool) -> RunFolder:
     if not resume:
         return RunFolder.create(path, to_json(config))
     folder = RunFolder.open(path)
+    folder.require_checkpoint()
     if (folder.last_round or 0) > config.rounds:
         raise UserError(f"{folder.path} has {folder.last_round} rounds already, more than --rounds {config.rounds}")
     folder.save_config(to_json(config))

@@ -98,6 +98,22 @@ class RunFolder:
         numbers = [int(name) for name in names if name.isdecimal()]
         return sorted(m for m in numbers if self._checkpoint(m).is_file())
 
+    def require_checkpoint(self) -> None:
+        """Refuse to go on where a later round's transitions are than a run without its checkpoint can have left.
+
+        Raises:
+            UserError: if the checkpoint of the newest round is missing.
+        """
+        names = [file.stem.removeprefix("round-") for file in self.path.glob("transitions/round-*.npz")]
+        rounds = [int(name) for name in names if name.isdecimal()]
+        there = -1 if self.last_round is None else self.last_round
+        if max(rounds, default=-1) > there + 1:
+            raise UserError(
+                f"{self.path} has transitions up to round {max(rounds)}, and "
+                f"{'no checkpoint' if there < 0 else f'checkpoints up to round {there} alone'}: bring the newest one "
+                "back, or delete what is later to train again from there"
+            )
+
     def save_config(self, config: dict[str, Any]) -> None:
         """Replace the configuration (a resumed run may have more rounds)."""
         self.config = config

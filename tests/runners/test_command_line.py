@@ -346,3 +346,17 @@ def test_digits_of_other_kinds_in_a_schedule_are_refused(
     schedule: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refused(["adapt", str(run), "--schedule", schedule], capsys)
+
+
+@pytest.mark.parametrize("lost", ["round-*.pt*", "round-002.pt*"])
+def test_a_run_that_lost_its_checkpoint_is_not_begun_again(
+    lost: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    assert main(["train", *TINY, "--rounds", "2", "--keep-checkpoints", "0", "--out", str(folder)]) == 0
+    for file in folder.glob(f"checkpoints/{lost}"):
+        file.unlink()
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    message = refused(["train", "--resume", str(folder)], capsys)
+    assert "has transitions up to round 2" in message
+    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
