@@ -44,6 +44,8 @@ def main(arguments: Sequence[str]) -> None:
     flags = tyro.cli(ExportFlags, prog="pyro-dynamics export", args=arguments)
     if flags.minari is flags.npz is flags.csv is None:
         raise UserError("say what to write: --minari ID, --npz FILE or --csv FILE")
+    if flags.npz is not None and flags.csv is not None and flags.npz.resolve() == flags.csv.resolve():
+        raise UserError(f"--npz and --csv both name {flags.npz}: each needs a file of its own")
     if flags.minari is not None:
         minari()  # an error if it is missing, before anything is written
     folder = RunFolder.open(flags.dir)

@@ -32,7 +32,7 @@ from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.rollouts.tracking import Track, summarise, track
 from pyro_dynamics.runners.common.configuration import OnlineConfig
 from pyro_dynamics.runners.common.factory import group_for, load_run
-from pyro_dynamics.runners.common.limits import check_limits
+from pyro_dynamics.runners.common.online_words import read_online
 from pyro_dynamics.runners.main import run_as_module
 
 ORACLE_RESET = "oracle-reset"
@@ -61,7 +61,7 @@ class TrackFlags:
     seed: int = 0
     """Names the random streams."""
     beliefs: tuple[str, ...] = (ORACLE_RESET, *BELIEFS)
-    """Beliefs to measure, each with its default settings or with those after a colon: power:forgetting_factor=0.9."""
+    """Beliefs to measure, each as in the run or with the settings after a colon: power:forgetting_factor=0.9."""
     updates: tuple[str, ...] = tuple(UPDATES)
     """Updates to measure each belief with."""
     temperature: float | None = None
@@ -82,14 +82,13 @@ def main(arguments: Sequence[str]) -> None:
     flags = tyro.cli(TrackFlags, prog="pyro-dynamics track", args=arguments)
     set_threads(flags.threads)
     folder, config, family, trained = load_run(flags.dir)
-    schedule = check(flags, family, trained)
+    own = config.online if flags.temperature is None else replace(config.online, temperature=flags.temperature)
+    schedule = check(flags, family, trained, own)
     steps = flags.steps or schedule.changes[-1][0] + 200
     out = make_folder(flags.out or folder.path / "track" / re.sub(r"[:,=/\s]", "_", flags.schedule))
     place, axis = line_of(family, schedule)
     probe = ContextProbe(trained.beliefs()[0].numpy(), [place(context) for context in family.train])
-    own: dict[str, Any] = {name: getattr(config.online, name) for name in ("temperature", "belief_per", "prior")}
-    if flags.temperature is not None:
-        own["temperature"] = flags.temperature
+    network = trained.fingerprint()
 
     expected = reached(folder, None)
 
@@ -102,8 +101,8 @@ def main(arguments: Sequence[str]) -> None:
     with progress_bar(total=len(methods) * steps, unit="step") as bar:
         for belief, update in methods:
             bar.set_description(f"{belief} {update}")
-            online = replace(online_config(belief, update), **own)
-            settings = {"run": str(flags.dir), "schedule": flags.schedule, "steps": steps, "seed": flags.seed}
+            online = online_config(belief, update, own)
+            settings = {"network": network, "schedule": flags.schedule, "steps": steps, "seed": flags.seed}
             settings |= {"seeds": flags.seeds, "online": repr(online)}
             file = out / f"{belief.replace(':', '-')}-{update.replace(':', '-')}.json"
             result = stored_track(file, settings)
@@ -191,7 +190,7 @@ def read_track(values: dict[str, Any]) -> Track | None:
     return track
 
 
-def check(flags: TrackFlags, family: Family, trained: Any) -> Schedule:
+def check(flags: TrackFlags, family: Family, trained: Any, own: OnlineConfig) -> Schedule:
     """The schedule, if all flags make sense.
 
     Raises:
@@ -216,27 +215,25 @@ def check(flags: TrackFlags, family: Family, trained: Any) -> Schedule:
         raise UserError(f"--steps must go beyond the change at step {schedule.last_change}, not to {flags.steps}")
     for update in flags.updates:
         for belief in flags.beliefs:
-            online_config(belief, update)
+            online_config(belief, update, own)
     return schedule
 
 
-def online_config(belief: str, update: str) -> OnlineConfig:
+def online_config(belief: str, update: str, own: OnlineConfig) -> OnlineConfig:
     """The configuration of a belief (NAME, or NAME:setting=value,setting=value) and an update.
+
+    Args:
+        belief: its name, or ``package.module:Class``, and settings.
+        update: its name, or ``package.module:Class``.
+        own: the run's, where the settings are from that are not named.
 
     Raises:
         UserError: if there is no such belief, update or setting.
     """
-    kind, text = belief_of(belief)
-    make_belief, make_update = BELIEFS.find(kind), UPDATES.find(update)
-    try:
-        pairs = (item.split("=") for item in text.split(",")) if text else ()
-        settings = {key: float(value) if "." in value else int(value) for key, value in pairs}
-        chosen = make_belief.Config(**settings)
-    except (TypeError, ValueError):
-        raise UserError(f"{belief!r} does not read NAME:setting=value,setting=value, or has no such setting") from None
-    online = OnlineConfig(kind, chosen, update, make_update.Config())
-    check_limits(online)
-    return online
+    name, settings = belief_of(belief)
+    BELIEFS.find(name)  # an error that names it
+    UPDATES.find(update)
+    return read_online(":".join(part for part in (name, update, settings) if part), own)
 
 
 def belief_of(text: str) -> tuple[str, str]:

@@ -21,7 +21,7 @@ def coloured_noise(shape: tuple[int, int, int, int], beta: float, generator: tor
     """
     horizon = shape[2]
     white = torch.randn(shape, generator=generator, device=generator.device)
-    if beta == 0:
+    if beta == 0 or not white.numel():  # of no candidates there is no transform
         return white
     gain = torch.fft.fftfreq(horizon, device=white.device).abs().clamp(min=1 / horizon) ** (-beta / 2)
     gain = gain / gain.square().mean().sqrt()  # by Parseval's theorem the variance is the mean square of the gains

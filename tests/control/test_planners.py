@@ -332,3 +332,14 @@ def test_settings_that_make_no_sense_are_refused_in_words(config: Any, settings:
     with pytest.raises(UserError, match=words) as error:
         config(**settings)
     assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("config", [ICEMConfig(keep=0.0), ICEMConfig(elites=1), ICEMConfig(candidates=2, elites=1)])
+def test_icem_may_keep_no_elite(config: ICEMConfig) -> None:
+    """Noise is then made for no sequence."""
+    assert config.kept == 0
+    planner, generator = ICEM(config), torch.Generator().manual_seed(0)
+    for _ in range(2):
+        plan = planner.plan(bowl(torch.zeros(3)), (3, 5, 2), generator)
+        assert plan.shape == (3, 5, 2)
+        assert plan.isfinite().all()

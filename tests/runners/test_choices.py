@@ -231,7 +231,7 @@ def test_a_setting_of_another_choice_is_an_unknown_flag(run: Path, capsys: pytes
         ([], "--schedule"),
         (["--schedule", "0:3,5:9,8:3"], "one change"),
         (["--schedule", "0:3,5:9", "--beliefs", "hope"], "unknown belief"),
-        (["--schedule", "0:3,5:9", "--beliefs", "power:memory=3"], "power:memory=3"),
+        (["--schedule", "0:3,5:9", "--beliefs", "power:memory=3"], "has a setting 'memory'"),
         (["--schedule", "0:3,5:9", "--steps", "4"], "--steps must go beyond the change at step 5, not to 4"),
         (["--schedule", "0:3,5:9", "--seeds", "0"], "--seeds must be positive, not 0"),
     ],

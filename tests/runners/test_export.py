@@ -141,6 +141,12 @@ def test_episodes_are_grouped_by_metadata_or_by_an_info(run: Path, tmp_path: Pat
     assert [row["context"] for row in RunFolder.open(tmp_path / "infos").metrics()] == [7.0]
 
 
+def test_two_files_of_one_name_are_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    same = str(tmp_path / "same")
+    assert "each needs a file of its own" in refused(["export", str(run), "--npz", same, "--csv", same], capsys)
+    assert not (tmp_path / "same").exists()
+
+
 def test_npz_comes_back_and_csv_holds_the_same(run: Path, tmp_path: Path) -> None:
     npz, table = tmp_path / "all.npz", tmp_path / "all.csv"
     assert main(["export", str(run), "--npz", str(npz), "--csv", str(table)]) == 0

@@ -14,6 +14,7 @@ from pyro_dynamics.guides import GUIDES, DiagonalGuide
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.registry import Registry
 from pyro_dynamics.runners import sweep, train
+from pyro_dynamics.runners.common.configuration import OnlineConfig
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.fit import parse as parse_fit
 from pyro_dynamics.runners.main import main
@@ -293,7 +294,7 @@ def test_the_flags_are_those_of_the_class(capsys: pytest.CaptureFixture[str]) ->
     shown = capsys.readouterr().out
     assert "--guide.scale" in shown
     assert "--guide.initial-scale" not in shown
-    assert online_config("my_belief:FloorBelief", "kalman").belief_config.floor == 0.1  # type: ignore[attr-defined]
+    assert online_config("my_belief:FloorBelief", "kalman", OnlineConfig()).belief_config.floor == 0.1  # type: ignore[attr-defined]
     assert parse_fit(["data.npz", "--guide", "own_parts:Own", "--guide.scale", "3"]).run.guide_config.scale == 3  # type: ignore[attr-defined]
     assert parse_fit(["data.npz", "--guide", "own_parts:Own"]).run.online.update == "svi"  # no Gaussian
 
@@ -309,7 +310,10 @@ def test_a_guide_is_no_family_wherever_it_stands() -> None:
 @pytest.mark.usefixtures("home")
 def test_a_sweep_names_a_job_by_them() -> None:
     jobs = sweep.make_jobs(sweep.parse(["--guides", "diagonal", "own_parts:Own"]), [])
-    assert [job.name for job in jobs] == ["pendulum-gravity/latent-0", "pendulum-gravity/latent-own_parts_Own-0"]
+    assert [job.name for job in jobs] == [
+        "pendulum-gravity/latent-diagonal-0",
+        "pendulum-gravity/latent-own_parts_Own-0",
+    ]
     assert jobs[1].config.guide == "own_parts:Own"
     with pytest.raises(UserError, match="unknown guide 'hope'"):
         sweep.parse(["--guides", "hope"])
