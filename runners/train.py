@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> None:
     except KeyboardInterrupt:
         if not (path / "config.json").is_file():
             raise
-        raise KeyboardInterrupt(f"pyro-dynamics train --resume {path} goes on after its last whole round") from None
+        raise KeyboardInterrupt(f"pyro-dynamics train --resume {path} continues after its last whole round") from None
     if flags.figure_format != "png":
         write_training_figure(folder, find_family(flags.run.family), flags.figure_format)
     print_returns(folder, find_family(flags.run.family))

@@ -99,7 +99,7 @@ class RunFolder:
         return sorted(m for m in numbers if self._checkpoint(m).is_file())
 
     def require_checkpoint(self) -> None:
-        """Refuse to go on where a later round's transitions are than a run without its checkpoint can have left.
+        """Refuse to continue where a later round's transitions are than a run without its checkpoint can have left.
 
         Raises:
             UserError: if the checkpoint of the newest round is missing.

@@ -1,4 +1,4 @@
-"""Output whose reader may leave, as in ``| head``: what it would have read is dropped, and the work goes on."""
+"""Output whose reader may leave, as in ``| head``: what it would have read is dropped, and the work continues."""
 
 import os
 import sys

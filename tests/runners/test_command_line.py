@@ -336,7 +336,7 @@ def test_a_training_that_is_stopped_says_how_it_goes_on(
         patched.setattr("pyro_dynamics.io.run_folder.RunFolder.save_round", stop)
         assert main(["train", *TINY, "--out", str(folder)]) == 130
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f"stopped: pyro-dynamics train --resume {folder} goes on after its last whole round"
+        f"stopped: pyro-dynamics train --resume {folder} continues after its last whole round"
     )
     assert main(["train", "--resume", str(folder)]) == 0
 
