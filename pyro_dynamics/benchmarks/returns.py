@@ -1,5 +1,6 @@
 """Whether one set of runs earns more than another: mean returns by seed, and the interval of the difference."""
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
@@ -9,6 +10,8 @@ from pyro_dynamics.benchmarks.recording import Row
 from pyro_dynamics.io.tables import markdown_table
 
 RUNS, AGAINST = "runs", "against"
+LAST = 1 / 3
+"""Share of the rounds, the last ones, whose returns count as those of a training: a single round is a few episodes."""
 
 
 def mean_by_set(evaluation: Mapping[str, Any]) -> dict[str, float]:
@@ -19,6 +22,13 @@ def mean_by_set(evaluation: Mapping[str, Any]) -> dict[str, float]:
         returns["all"].append(found)
         returns.setdefault(context["set"], []).append(found)
     return {name: mean(values) for name, values in returns.items()}
+
+
+def of_training(metrics: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Mean return in the trained environments over the last third of the rounds, out of ``metrics.jsonl``."""
+    rounds = max(row["round"] for row in metrics)
+    last = [row["return"] for row in metrics if row["round"] > rounds - math.ceil(LAST * rounds)]
+    return {"trained on": mean(last)}
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -1,8 +1,8 @@
-"""pyro-dynamics benchmark returns: whether one set of runs earns more than another on the families' test contexts."""
+"""pyro-dynamics benchmark returns: whether one set of runs earns more than another."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyro_dynamics.benchmarks import returns
 from pyro_dynamics.benchmarks.recording import Recording
@@ -15,10 +15,11 @@ from pyro_dynamics.runners.benchmarks.common import RecordFlags
 
 @dataclass(frozen=True)
 class ReturnsFlags(RecordFlags):
-    """Compare two sets of trained runs by their returns on the test contexts, seed by seed.
+    """Compare two sets of trained runs by their returns, seed by seed.
 
-    Each run is evaluated (`pyro-dynamics evaluate`, one belief from the prior for each episode), unless it was before;
-    the table has the mean over seeds, and the difference between runs of one family and seed with its interval.
+    The table has the mean over seeds, and the difference between runs of one family and seed with its interval. Returns
+    are those of the training (the last third of the rounds, as the run has kept them), or those on the test contexts:
+    then each run is evaluated (`pyro-dynamics evaluate`), unless it was before.
 
     For example: pyro-dynamics benchmark returns --runs new/a-0 new/a-1 --against old/a-0 old/a-1
     """
@@ -27,6 +28,8 @@ class ReturnsFlags(RecordFlags):
     """Folders of trained runs."""
     against: tuple[Path, ...] = ()
     """Folders of those that they are compared with, one for each family and seed."""
+    on: Literal["training", "tests"] = "training"
+    """Which returns."""
     episodes: int = 2
     """Episodes in every test context."""
 
@@ -49,19 +52,21 @@ def measure_rows(flags: ReturnsFlags) -> tuple[dict[str, Any], list[dict[str, An
     if not found[returns.RUNS] or found[returns.RUNS].keys() != found[returns.AGAINST].keys():
         raise UserError("give runs of the same families and seeds: benchmark returns --runs RUN ... --against RUN ...")
     rows = [
-        {"family": family, "seed": seed, "group": group, "returns": returns_of(path, flags.episodes)}
+        {"family": family, "seed": seed, "group": group, "returns": returns_of(path, flags)}
         for group, paths in found.items()
         for (family, seed), path in paths.items()
     ]
-    return {"episodes": flags.episodes}, rows
+    return {"on": flags.on, "episodes": flags.episodes}, rows
 
 
-def returns_of(path: Path, episodes: int) -> dict[str, float]:
-    """Mean returns of a run by set of test contexts; evaluated now, if it was not since its last round."""
-    file = path / f"evaluation-returns-{episodes}.json"
-    last = RunFolder.open(path).last_round
-    if not file.is_file() or parse_json(read_text(file))["checkpoint"] != last:
-        evaluate.main([str(path), "--episodes", str(episodes), "--out", str(file)])
+def returns_of(path: Path, flags: ReturnsFlags) -> dict[str, float]:
+    """Mean returns by set of contexts; on the tests a run is evaluated now, if it was not since its last round."""
+    run = RunFolder.open(path)
+    if flags.on == "training":
+        return returns.of_training(run.metrics())
+    file = path / f"evaluation-returns-{flags.episodes}.json"
+    if not file.is_file() or parse_json(read_text(file))["checkpoint"] != run.last_round:
+        evaluate.main([str(path), "--episodes", str(flags.episodes), "--out", str(file)])
     return returns.mean_by_set(parse_json(read_text(file)))
 
 

@@ -102,8 +102,12 @@ def test_returns(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     """Of a run against itself the difference is 0; rewards that fall show in it."""
     other = tmp_path / "other"
     shutil.copytree(run, other)
-    arguments = ["returns", "--runs", str(run), "--against", str(other), "--episodes", "1"]
-    rows = recorded(arguments, tmp_path / "rows.json", capsys)
+    arguments = ["returns", "--runs", str(run), "--against", str(other)]
+    rows = recorded(arguments, tmp_path / "training.json", capsys)
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    last = [row["return"] for row in metrics if row["round"] == 1]
+    assert rows[0]["returns"] == rows[1]["returns"] == {"trained on": pytest.approx(sum(last) / len(last))}
+    rows = recorded([*arguments, "--on", "tests", "--episodes", "1"], tmp_path / "rows.json", capsys)
     assert rows[0]["returns"] == rows[1]["returns"]
     evaluated = json.loads((run / "evaluation-returns-1.json").read_text())["contexts"]
     of_all = [context["episodes"][0]["return"] for context in evaluated]
