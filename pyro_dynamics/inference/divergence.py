@@ -27,7 +27,8 @@ def is_sound(guide: VariationalGuide) -> bool:
     """Whether a guide's parameters are finite and, where it is a Gaussian, its moments are no absurd numbers."""
     if not is_finite(guide):
         return False
-    posterior = guide.frozen()
+    with torch.no_grad():
+        posterior = guide.posterior()
     if not is_gaussian(posterior):
         return True
     if not (posterior.variance > 0).all():  # NaN compares false, here and below

@@ -35,12 +35,13 @@ def climb_to_mode(
     """
     prior_mean, covariance = gaussian_moments(prior)
     prior_precision = torch.linalg.inv(covariance)
+    density = log_joint(model, prior, batch, mean)
     for _ in range(iterations):
         gradient, precision = linearise(model, batch, mean)
         slope = gradient - (prior_precision @ (mean - prior_mean)[..., None]).squeeze(-1)
         precision = prior_precision + precision
         step = torch.linalg.solve(precision, slope)
-        mean = _climb(model, prior, batch, mean, step, backtracks)
+        mean, density = _climb(model, prior, batch, mean, density, step, backtracks)
         if ((step[:, None] @ precision).squeeze(1) * step).sum(-1).max() < SMALL:
             break  # the network is as linear as it matters: the last linearisation holds at the new mean too
     else:
@@ -50,18 +51,35 @@ def climb_to_mode(
 
 
 def _climb(
-    model: DynamicsModel, prior: Distribution, batch: Minibatch, mean: Tensor, step: Tensor, backtracks: int
-) -> Tensor:
-    """``mean + step``, with the step halved in each environment where it would lower the log-posterior."""
-    before = log_joint(model, prior, batch, mean)
-    size = torch.ones_like(before)
+    model: DynamicsModel,
+    prior: Distribution,
+    batch: Minibatch,
+    mean: Tensor,
+    before: Tensor,
+    step: Tensor,
+    backtracks: int,
+) -> tuple[Tensor, Tensor]:
+    """``mean + step``, with the step halved in each environment where it would lower the log-posterior, and that there.
+
+    Args:
+        model: of the posterior, as in :func:`climb_to_mode`.
+        prior: batch shape ``[K]``.
+        batch: the data.
+        mean: ``[K, d]``.
+        before: the log-posterior at ``mean``, ``[K]``.
+        step: ``[K, d]``.
+        backtracks: how often a step is halved, before it is left out.
+    """
+    size, density = torch.ones_like(before), before
     for attempt in range(backtracks + 1):
-        better = log_joint(model, prior, batch, mean + size[:, None] * step) >= before - 1e-6
+        there = log_joint(model, prior, batch, mean + size[:, None] * step)
+        better = there >= before - 1e-6
+        density = torch.where(better, there, before)
         if better.all():
             break
         shorter = size / 2 if attempt < backtracks else torch.zeros_like(size)
         size = torch.where(better, size, shorter)
-    return mean + size[:, None] * step
+    return mean + size[:, None] * step, density
 
 
 def linearise(model: DynamicsModel, batch: Minibatch, mean: Tensor) -> tuple[Tensor, Tensor]:

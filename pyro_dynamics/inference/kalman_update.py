@@ -76,7 +76,7 @@ class KalmanUpdate:
                 "svi, or write the likelihood in observation"
             )
         _refuse_other_likelihoods(model, guide, batch)
-        mean, precision = self._mode(model, prior, batch, guide.frozen().mean)
+        mean, precision = self._mode(model, prior, batch, guide.posterior().mean)
         if self.config.starts > 1:
             with drawing_from(generator):
                 others = prior.sample((self.config.starts - 1,))

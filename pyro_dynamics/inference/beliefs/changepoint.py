@@ -140,7 +140,7 @@ class ChangepointBelief(Belief):
         model = over_environments(self.model, self.many.environments)  # now: whoever owns it may have changed it
         self.update_rule.fit(model, self.many, prior, batch, generator)
         with torch.no_grad(), drawing_from(generator):
-            posterior = self.many.frozen()
+            posterior = self.many.posterior()
             # At an optimum that is a Gaussian the two differ by the same everywhere: one place says it.
             at_mean = getattr(self.update_rule, "finds_optimum", False) and is_gaussian(posterior)
             places = posterior.mean[None] if at_mean else posterior.sample((8,))
