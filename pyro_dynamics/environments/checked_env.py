@@ -67,7 +67,7 @@ class CheckedEnv(gymnasium.Wrapper, RecordConstructorArgs):
             raise
         except (Exception, TookTooLong) as fault:
             return self._last, self._fail(self._words("reset", fault), fault)
-        wrong = self._wrong(observation)
+        wrong = self._wrong(observation) or _wrong_info(info)
         if wrong:
             return self._last, self._fail(wrong)
         self._last = np.array(observation)
@@ -82,12 +82,13 @@ class CheckedEnv(gymnasium.Wrapper, RecordConstructorArgs):
             raise
         except (Exception, TookTooLong) as fault:
             return self._last, 0.0, False, False, self._fail(self._words("step", fault), fault)
-        wrong = self._wrong(observation) or _wrong_reward(reward)
+        wrong = self._wrong(observation) or _wrong_reward(reward) or _wrong_info(info)
+        wrong = wrong or _wrong_end("terminated", terminated) or _wrong_end("truncated", truncated)
         if wrong:
             return self._last, 0.0, False, False, self._fail(wrong)
         self._step += 1
         self._last = np.array(observation)
-        return observation, reward, terminated, truncated, info if self.index is None else {}
+        return observation, reward, bool(terminated), bool(truncated), info if self.index is None else {}
 
     def _in_time(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if self.limit is None:
@@ -116,7 +117,7 @@ class CheckedEnv(gymnasium.Wrapper, RecordConstructorArgs):
     def _words(self, method: str, fault: BaseException) -> str:
         if isinstance(fault, TookTooLong):
             return f"{method}() took longer than {self.limit:g} s"
-        if _raised_by_wrapper(fault) and isinstance(fault, ValueError) and "values to unpack" in str(fault):
+        if _unpacks_wrongly(fault):
             return f"{method}() must return {WANTED[method]}, as in Gymnasium's API, and returned something else"
         return f"{method}() raised {' '.join(f'{type(fault).__name__}: {fault}'.split()).removesuffix(': ')[:300]}"
 
@@ -125,7 +126,7 @@ class CheckedEnv(gymnasium.Wrapper, RecordConstructorArgs):
         where = "" if self.index is None else f" {self.index}"
         context = hidden_parameter(self.env).context
         fault = EnvironmentFault(f"environment{where} ({self.axis} = {context}), step {self._step}: {what}")
-        fault.__cause__ = cause
+        fault.__cause__ = None if cause is None or _unpacks_wrongly(cause) else cause  # a wrapper's lines say nothing
         if not self.tolerant:
             raise fault
         self._broken = True
@@ -179,14 +180,28 @@ def _alarm(number: int, frame: FrameType | None) -> None:
 
 def _wrong_reward(reward: Any) -> str:
     try:
-        value = float(reward)
+        value = float("text" if isinstance(reward, str | bytes) else reward)
     except (TypeError, ValueError):
         return f"the reward is no number but {_short(reward)}"
     return "" if abs(value) <= LARGEST else f"the reward is {_number(value)}"
 
 
-def _raised_by_wrapper(fault: BaseException) -> bool:
-    """Whether the exception comes from a wrapper of Gymnasium's or ours, and not from the environment's own code."""
+def _wrong_end(name: str, value: Any) -> str:
+    """An ending is True or False, or 1 or 0: None, text and NaN have a truth value that nobody meant."""
+    array = np.asarray(value)
+    if array.size == 1 and (array.dtype.kind == "b" or (array.dtype.kind in "iu" and array.item() in (0, 1))):
+        return ""
+    return f"{name} must be True or False, and is {_short(value)}"
+
+
+def _wrong_info(info: Any) -> str:
+    return "" if isinstance(info, dict) else f"the info must be a dict, and is {_short(info)}"
+
+
+def _unpacks_wrongly(fault: BaseException) -> bool:
+    """Whether a wrapper of Gymnasium's or ours, and not the environment's own code, got too many values or too few."""
+    if not isinstance(fault, ValueError) or "values to unpack" not in str(fault):
+        return False
     trace = fault.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

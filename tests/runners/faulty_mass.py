@@ -59,6 +59,20 @@ class Faulty(point_mass.PointMass):
             return observation, None, terminated, truncated, info
         if self.breaks("reward-nan"):
             return observation, float("nan"), terminated, truncated, info
+        for name, end in (
+            ("no-end", None),
+            ("text-end", "no"),
+            ("nan-end", np.nan),
+            ("two-ends", np.array([True, False])),
+        ):
+            if self.breaks(name):
+                return observation, reward, end, truncated, info
+        if self.breaks("cut-text"):
+            return observation, reward, terminated, "no", info
+        if self.breaks("reward-text"):
+            return observation, "1", terminated, truncated, info
+        if self.breaks("no-info"):
+            return observation, reward, terminated, truncated, None
         for name, value in (("nan", np.nan), ("infinite", -np.inf), ("huge", 1e30)):
             if self.breaks(name):
                 observation[2] = value
@@ -76,6 +90,13 @@ FAULTS = {
     "no-array": "the observation has the shape [], not [5]",
     "no-reward": "the reward is no number but NoneType None",
     "reward-nan": "the reward is nan",
+    "reward-text": "the reward is no number but str '1'",
+    "no-end": "terminated must be True or False, and is NoneType None",
+    "text-end": "terminated must be True or False, and is str 'no'",
+    "nan-end": "terminated must be True or False, and is float nan",
+    "two-ends": "terminated must be True or False, and is ndarray array([ True, False])",
+    "cut-text": "truncated must be True or False, and is str 'no'",
+    "no-info": "the info must be a dict, and is NoneType None",
     "nan": "observation[2] is nan",
     "infinite": "observation[2] is -inf",
     "huge": "observation[2] is 1e+30, beyond 1e+15",
