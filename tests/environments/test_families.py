@@ -86,6 +86,25 @@ def test_copies_keep_a_context_that_was_changed(family: Family) -> None:
 
 
 @every_family
+def test_copies_continue_where_the_original_is(family: Family) -> None:
+    """In its state, its random stream and its count of steps, also from a made environment with its wrappers."""
+    for env in (environment(family.name), family.make(family.train[0], 8)):
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        actions = [env.action_space.sample() for _ in range(8)]
+        for action in actions[:4]:
+            env.step(action)
+        copies = [copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
+        expected = [env.step(action)[:4] for action in actions[4:]]
+        for duplicate in copies:
+            found = [duplicate.step(action)[:4] for action in actions[4:]]
+            assert all(np.array_equal(one[0], other[0]) for one, other in zip(found, expected, strict=True))
+            assert [one[1:] for one in found] == [other[1:] for other in expected]
+        after = env.reset()[0]
+        assert all(np.array_equal(duplicate.reset()[0], after) for duplicate in copies)
+
+
+@every_family
 def test_a_schedule_changes_the_context_in_mid_episode_and_info_has_the_truth(family: Family) -> None:
     before, after = family.train[0], family.test_contexts[-1]
     env = environment(family.name)

@@ -1,7 +1,9 @@
 """HalfCheetah with the observation and the reset of PETS."""
 
+import copy
 from typing import Any
 
+import mujoco
 import numpy as np
 from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
 from gymnasium.spaces import Box
@@ -43,7 +45,7 @@ class PETSHalfCheetahEnv(HalfCheetahEnv):
 
 
 class HiddenHalfCheetahEnv(HiddenParameter, PETSHalfCheetahEnv):
-    """The same with one hidden parameter; copies keep it."""
+    """The same with one hidden parameter; copies keep it, and continue where the original is."""
 
     parameter: str
 
@@ -54,4 +56,11 @@ class HiddenHalfCheetahEnv(HiddenParameter, PETSHalfCheetahEnv):
 
     def __getstate__(self) -> dict[str, Any]:
         self._ezpickle_kwargs[self.parameter] = self.context  # it may have changed since the constructor
-        return super().__getstate__()
+        return {**super().__getstate__(), "where": (copy.copy(self.data), self.np_random, self._x_before)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        data, random, x_before = state.pop("where")
+        super().__setstate__(state)
+        mujoco.mj_copyData(self.data, self.model, data)
+        self.np_random, self._x_before = random, x_before
