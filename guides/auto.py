@@ -11,8 +11,8 @@ from pyro.infer import autoguide
 from torch import Tensor, nn
 from torch.distributions import Distribution, Independent, MultivariateNormal, kl_divergence
 
-from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.guides.contract import GUIDES, Guide
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.guides.contract import GUIDES, Guide, require_initial_scale
 from pyro_dynamics.guides.inverse_autoregressive import InverseAutoregressive
 from pyro_dynamics.guides.path_gradient import PathGradient
 from pyro_dynamics.transitions import Minibatch
@@ -49,7 +49,7 @@ class AutoConfig:
     initial_scale: float = 0.1
 
     def __post_init__(self) -> None:
-        require_positive(self, "initial_scale")
+        require_initial_scale(self)
         if not isinstance(self.kind, str):
             name = getattr(self.kind, "__name__", type(self.kind).__name__)
             raise UserError(

@@ -10,12 +10,21 @@ from pyro.nn import PyroModule
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.registry import Registry
 from pyro_dynamics.transitions import Minibatch
 
+WIDEST = 100.0
+"""Standard deviation at which a guide may start; the prior's is 1, and far beyond it a training blows up."""
 LogJoint = Callable[[Tensor], Tensor]
 """log p(e_k) + log p(data_k | e_k) + constant, ``[K]``, of latents ``[K, d]``: each of its own environment alone."""
+
+
+def require_initial_scale(settings: Any) -> None:
+    """Check the standard deviation at which a guide starts; raises :class:`UserError`."""
+    require_positive(settings, "initial_scale")
+    if settings.initial_scale > WIDEST:
+        raise UserError(f"initial-scale must be at most {WIDEST:g} (the prior's is 1), not {settings.initial_scale:g}")
 
 
 class Guide(PyroModule):

@@ -8,8 +8,7 @@ from pyro import distributions
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pyro_dynamics.errors import require_positive
-from pyro_dynamics.guides.contract import GUIDES, Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide, require_initial_scale
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class DiagonalConfig:
     initial_scale: float = 0.1
 
     def __post_init__(self) -> None:
-        require_positive(self, "initial_scale")
+        require_initial_scale(self)
 
 
 @GUIDES.register("diagonal")

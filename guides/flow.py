@@ -13,7 +13,7 @@ from torch.distributions import Distribution, Transform
 from torch.types import _size
 
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.guides.contract import GUIDES, Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide, require_initial_scale
 from pyro_dynamics.guides.path_gradient import PathGradient
 from pyro_dynamics.guides.transformed_normal import TransformedNormal
 from pyro_dynamics.transitions import Minibatch
@@ -50,7 +50,8 @@ class FlowConfig:
     initial_scale: float = 0.1
 
     def __post_init__(self) -> None:
-        require_positive(self, "transforms", "embedding", "initial_scale")
+        require_positive(self, "transforms", "embedding")
+        require_initial_scale(self)
         if self.kind not in ("spline", "affine"):
             raise UserError(f"kind must be spline or affine, not {self.kind}")
         if not self.hidden or min(self.hidden) < 1:

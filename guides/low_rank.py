@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_dynamics.errors import UserError, require_positive
-from pyro_dynamics.guides.contract import GUIDES, Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide, require_initial_scale
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class LowRankConfig:
     initial_scale: float = 0.1
 
     def __post_init__(self) -> None:
-        require_positive(self, "rank", "initial_scale")
+        require_positive(self, "rank")
+        require_initial_scale(self)
 
 
 @GUIDES.register("low-rank")

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 from torch.types import _size
 
 from pyro_dynamics.errors import require_positive
-from pyro_dynamics.guides.contract import GUIDES, Guide
+from pyro_dynamics.guides.contract import GUIDES, Guide, require_initial_scale
 from pyro_dynamics.guides.path_gradient import PathGradient
 from pyro_dynamics.transitions import Minibatch
 
@@ -29,7 +29,8 @@ class MixtureConfig:
     initial_scale: float = 0.1
 
     def __post_init__(self) -> None:
-        require_positive(self, "components", "initial_scale")
+        require_positive(self, "components")
+        require_initial_scale(self)
 
 
 @GUIDES.register("mixture")

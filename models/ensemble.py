@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pyro_dynamics.errors import UserError, require_positive
+from pyro_dynamics.errors import UserError, require_not_negative, require_positive
 from pyro_dynamics.models.fused import FusedEnsemble, can_fuse
 
 
@@ -32,6 +32,11 @@ class EnsembleConfig:
 
     def __post_init__(self) -> None:
         require_positive(self, "members")
+        require_not_negative(self, "weight_decay", "bound_penalty")
+        if not self.hidden:
+            raise UserError(
+                "hidden needs the width of one layer at least: without any, nothing is learned of the latent"
+            )
         if len(self.weight_decay) != len(self.hidden) + 1:
             raise UserError(f"{len(self.hidden)} hidden layers need {len(self.hidden) + 1} weight decays")
 

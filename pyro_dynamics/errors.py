@@ -40,6 +40,19 @@ def require_positive(settings: object, *names: str) -> None:
             raise UserError(f"{name.replace('_', '-')} must be positive and finite, not {value}")
 
 
+def require_not_negative(settings: object, *names: str) -> None:
+    """Check that the named attributes of a settings object, or each of their numbers, are 0 or more, and finite.
+
+    Raises:
+        UserError: names the first that is not.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if not 0 <= number < float("inf"):  # NaN compares false and is refused too
+                raise UserError(f"{name.replace('_', '-')} must be 0 or more, and finite, not {number}")
+
+
 def require_fraction(settings: object, *names: str) -> None:
     """Check that the named attributes of a settings object lie in [0, 1].
 

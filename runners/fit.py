@@ -33,6 +33,7 @@ from pyro_dynamics.runners.common.configuration import (
     from_json,
     online_for,
     preset_config,
+    require_pair,
     require_sizes,
     to_json,
     with_choices,
@@ -174,6 +175,7 @@ def fit_run(
     if again and (path / "config.json").is_file():
         return same_fit(path, to_json(run), described, [trained, held_out])
     require_sizes(run)
+    require_pair(run)
     group = build_group(run, environments, action_space(environments, run.steps))
     RunFolder.require_free(path)
     with lock_folder(path):  # only now: bad data and settings have been refused

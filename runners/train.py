@@ -18,6 +18,7 @@ from pyro_dynamics.environments.checked_env import limit_steps
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.environments.example_schedule import example_schedule, in_words
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.reuse import require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
@@ -35,6 +36,7 @@ from pyro_dynamics.runners.common.configuration import (
     from_json,
     online_for,
     preset_config,
+    require_pair,
     require_sizes,
     to_json,
     with_choices,
@@ -206,6 +208,12 @@ def warn_of_task(config: RunConfig, family: Family, group: AgentGroup, step_limi
         print(
             f"warning: family {family.name} trains on one context, and a latent distinguishes several", file=sys.stderr
         )
+    if config.agent == "latent" and not GUIDES.find(config.guide).has_density:
+        print(
+            f"warning: --guide {config.guide} has no density, so that no belief can be updated with it after the "
+            "training: for adapt, evaluate and track train with another, such as laplace",
+            file=sys.stderr,
+        )
     environments = family.make_vector(family.train, config.steps)
     limit_steps(environments, step_limit)
     for warning in check_task(group.agents[0].task, environments, config.seed):
@@ -231,6 +239,7 @@ def parse(arguments: Sequence[str]) -> TrainFlags:
         defaults = defaults_of(*chosen, arguments)
         flags = tyro.cli(TrainFlags, prog="pyro-dynamics train", args=arguments, default=TrainFlags(run=defaults))
     require_sizes(flags.run)
+    require_pair(flags.run)
     return flags
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyro_dynamics.control.contract import PLANNERS, Objective, Planner, any_finite, shifted, worst_if_not_finite
-from pyro_dynamics.errors import UserError, require_fraction, require_positive
+from pyro_dynamics.errors import UserError, require_fraction, require_not_negative, require_positive
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class CEMConfig:
     def __post_init__(self) -> None:
         require_positive(self, "candidates", "iterations")
         require_fraction(self, "smoothing")
+        require_not_negative(self, "min_variance")
         if not 1 <= self.elites <= self.candidates:
             raise UserError(f"elites must lie between 1 and the {self.candidates} candidates, not {self.elites}")
 

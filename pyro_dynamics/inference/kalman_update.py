@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
-from pyro_dynamics.errors import UserError, require_positive
+from pyro_dynamics.errors import UserError, require_not_negative, require_positive
 from pyro_dynamics.inference.beliefs.contract import UPDATES
 from pyro_dynamics.inference.gauss_newton import climb_to_mode
 from pyro_dynamics.inference.log_joint import log_joint
@@ -35,6 +35,7 @@ class KalmanUpdateConfig:
 
     def __post_init__(self) -> None:
         require_positive(self, "iterations", "starts")
+        require_not_negative(self, "backtracks")
 
 
 @UPDATES.register("kalman")

@@ -203,6 +203,15 @@ def require_sizes(config: RunConfig) -> None:
     check_plan_limits(candidates, config.controller.particles, config.controller.horizon)
 
 
+def require_pair(config: RunConfig) -> None:
+    """Refuse an update that the guide cannot be fitted by; raises :class:`UserError` saying which can."""
+    if config.agent == "latent" and online_for(config.guide, config.online).update != config.online.update:
+        raise UserError(
+            f"--update {config.online.update} needs a Gaussian guide (diagonal, full-rank, low-rank, laplace), and "
+            f"--guide {config.guide} is none: choose --update svi, or one of those"
+        )
+
+
 def _with_named_planner(data: dict[str, Any]) -> dict[str, Any]:
     """Runs from before there was a choice of planners have the settings of CEM among their controller's."""
     if "cem" not in data.get("controller", ()):

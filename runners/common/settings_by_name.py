@@ -18,6 +18,7 @@ from pyro_dynamics.runners.common.configuration import (
     from_json,
     online_for,
     preset_config,
+    require_pair,
     require_sizes,
     to_json,
     with_choices,
@@ -39,6 +40,7 @@ def train_config(family: str, preset: Preset, seed: int, settings: Mapping[str, 
     allowed = (_names(RunConfig) | _names(OnlineConfig)) - {"family", "preset", "online"}
     config = _merged(_chosen(preset_config(family, preset), settings), {**settings, "seed": seed}, among=allowed)
     require_sizes(config)
+    require_pair(config)
     return config
 
 

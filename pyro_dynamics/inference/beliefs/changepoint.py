@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Categorical, Distribution
 from torch.types import _size
 
-from pyro_dynamics.errors import UserError, require_positive
+from pyro_dynamics.errors import UserError, require_not_negative, require_positive
 from pyro_dynamics.inference.beliefs.contract import BELIEFS, Belief, clone_state, leaving_alone
 from pyro_dynamics.inference.beliefs.recall import Recall
 from pyro_dynamics.inference.divergence import is_sound
@@ -50,6 +50,7 @@ class ChangepointConfig:
 
     def __post_init__(self) -> None:
         require_positive(self, "hypotheses", "spacing")
+        require_not_negative(self, "patience")
         if not self.most_nats >= 0:
             raise UserError(f"most-nats must be 0 (no bound) or more, not {self.most_nats}")
         if self.recalled < 0:
