@@ -216,7 +216,7 @@ def warn_of_task(config: RunConfig, family: Family, group: AgentGroup, step_limi
         )
     environments = family.make_vector(family.train, config.steps)
     limit_steps(environments, step_limit)
-    for warning in check_task(group.agents[0].task, environments, config.seed):
+    for warning in check_task(group.agents[0].task, environments, config.seed, config.steps):
         print(f"warning: {warning}", file=sys.stderr)
     environments.close()
 

@@ -1,9 +1,13 @@
 """Whether a task says of its environment what is so, seen on a few random steps before anything is trained."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
+import gymnasium
 import torch
 from gymnasium.vector import VectorEnv
+from gymnasium.wrappers import TimeLimit
 from torch import Tensor
 
 from pyro_dynamics.errors import EnvironmentFault, UserError
@@ -21,13 +25,14 @@ TOLERANCE = 1e-3
 """Rewards agree if they differ by less than this share of the largest: observations are rounded to float32."""
 
 
-def check_task(task: Task, envs: VectorEnv, seed: int) -> list[str]:
+def check_task(task: Task, envs: VectorEnv, seed: int, length: int) -> list[str]:
     """Compare a task with what its environments do under random actions.
 
     Args:
         task: features, targets, reward and termination.
         envs: environments of the family, which are used up: make others for the run.
         seed: names the random streams.
+        length: steps that an episode should have.
 
     Returns:
         Lines to warn with: where the task's reward or termination is another than the environment's own, where an
@@ -63,6 +68,7 @@ def check_task(task: Task, envs: VectorEnv, seed: int) -> list[str]:
             'give it a termination, as in BoxTask(env, ..., terminated="learned")'
         )
     if not faults:
+        warnings.append(compare_length(steps, envs, length))
         warnings.append(compare_repeats(steps, random_steps(envs, seed, faults.__setitem__, REPEATED)))
     return [warning for warning in warnings if warning]
 
@@ -115,6 +121,34 @@ def compare_ends(ours: Tensor, own: Tensor) -> str:
         f"{int(own.sum())} episodes, of which the task ends {int((ours & own).sum())}, and the task would end "
         f"{int((ours & ~own).sum())} others"
     )
+
+
+def compare_length(steps: Sequence[Step], envs: VectorEnv, length: int) -> str:
+    """A warning if the environment cuts episodes before their length by a limit of its own; else nothing.
+
+    Rounds are then shorter than asked for, and a change that is scheduled for later never comes.
+    """
+    limits = [limit for env in getattr(envs, "envs", ()) for limit in _own_limits(env)]
+    cut = [one.index + 1 for one, later in pairwise(steps) if (one.alive & ~later.alive & ~one.terminated).any()]
+    if len(steps) < min(STEPS, length) and (steps[-1].alive & ~steps[-1].terminated).any():
+        cut.append(len(steps))
+    shortest = min([*limits, *cut], default=length)
+    if shortest >= length:
+        return ""
+    return (
+        f"the environment cuts its episodes itself after {shortest} steps, so that none has the {length} of --steps, "
+        f"and a change that is scheduled for later never comes: take its limit off, or give --steps {shortest}"
+    )
+
+
+def _own_limits(env: Any) -> list[int]:
+    """The limits of the TimeLimit wrappers below our own."""
+    found = []
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            found.append(int(env._max_episode_steps))
+        env = env.env
+    return found
 
 
 def compare_repeats(first: Sequence[Step], again: Sequence[Step]) -> str:

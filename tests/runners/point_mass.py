@@ -218,6 +218,27 @@ class Worn(PointMass):
         return (observation, *rest)
 
 
+class Impatient(PointMass):
+    """Says after 25 steps that time is up, without a wrapper."""
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        self.count = 0
+        return super().reset(**kwargs)
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.count += 1
+        observation, value, terminated, _, info = super().step(action)
+        return observation, value, terminated, self.count >= 25, info
+
+
+def is_cut() -> Family:
+    return family(lambda drag=1.0: gymnasium.wrappers.TimeLimit(PointMass(drag), 30), reward)
+
+
+def cuts_itself() -> Family:
+    return family(Impatient, reward)
+
+
 def does_not_hear_the_seed() -> Family:
     return family(Careless, reward)
 

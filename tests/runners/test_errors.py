@@ -220,7 +220,7 @@ def test_a_run_of_another_agent_or_seed_is_not_taken_for_it(run: Path) -> None:
 def test_a_task_or_wrapper_of_another_robot_is_refused() -> None:
     envs = find_family("pendulum-gravity").make_vector((5.0,), 5)
     with pytest.raises(UserError, match=r"has state_dim 12, and the environment the space .*: make them agree"):
-        check_task(HopperTask(), envs, seed=0)
+        check_task(HopperTask(), envs, seed=0, length=5)
     still = LastVelocity(gymnasium.make("Pendulum-v1"))
     still.reset(seed=0)
     with pytest.raises(UserError, match="PendulumEnv has no x_velocity in its info"):

@@ -82,7 +82,7 @@ def test_the_end_that_an_environment_declares_is_what_counts_before_any_training
     ended = torch.cat([step.terminated[step.alive] for step in steps])
     assert ended.any()
     assert np.array_equal(RunData.of([data], family).terminated(), ended)  # and so it is exported
-    assert check_task(family.task(), envs, seed=0) == []
+    assert check_task(family.task(), envs, seed=0, length=20) == []
 
 
 def test_it_is_filmed_where_it_draws(capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,6 +133,8 @@ def test_a_wrong_declaration_gets_one_line(family: str, words: str, capsys: pyte
         ("is_another_reward", "the task's reward is not the environment's own: on 150 random steps"),
         ("does_not_end", "random episodes ended early, which the task does not know of"),
         ("ends_elsewhere", "the task's termination is not the environment's own"),
+        ("is_cut", "the environment cuts its episodes itself after 30 steps, so that none has the 60 of --steps"),
+        ("cuts_itself", "the environment cuts its episodes itself after 25 steps, so that none has the 60 of --steps"),
         ("does_not_hear_the_seed", "two resets with one seed give different observations"),
         ("is_shaken", "the same actions after the same reset lead to another observation or reward at step 0"),
         ("wears_out", "the same actions after the same reset lead to another observation or reward at step"),
