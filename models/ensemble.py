@@ -33,8 +33,6 @@ class EnsembleConfig:
     def __post_init__(self) -> None:
         require_positive(self, "members")
         require_not_negative(self, "weight_decay", "bound_penalty")
-        if not self.hidden:
-            raise UserError("hidden needs the width of one layer at least: a network without any has no latent")
         if len(self.weight_decay) != len(self.hidden) + 1:
             raise UserError(f"{len(self.hidden)} hidden layers need {len(self.hidden) + 1} weight decays")
 

@@ -199,6 +199,8 @@ def require_sizes(config: RunConfig) -> None:
     """Refuse settings whose arrays no machine could hold, or no stream; raises :class:`UserError` naming the first."""
     derive_seed(config.seed)
     check_limits(config)
+    if not config.ensemble.hidden:
+        raise UserError("--ensemble.hidden needs the width of one layer at least, as in --ensemble.hidden 64 64")
     candidates = getattr(config.planner_config, "candidates", 1)  # a planner of the user's own may have none
     check_plan_limits(candidates, config.controller.particles, config.controller.horizon)
 

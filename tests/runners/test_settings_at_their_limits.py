@@ -10,7 +10,7 @@ REFUSED = {
     "--ensemble.bound-penalty nan": "bound-penalty must be 0 or more, and finite, not nan",
     "--ensemble.weight-decay 0 -1 0": "weight-decay must be 0 or more, and finite, not -1.0",
     "--ensemble.weight-decay 0 inf 0": "weight-decay must be 0 or more, and finite, not inf",
-    "--ensemble.hidden --ensemble.weight-decay 0": "hidden needs the width of one layer at least",
+    "--ensemble.hidden --ensemble.weight-decay 0": "--ensemble.hidden needs the width of one layer at least",
     "--ensemble.hidden 8 0": "ensemble.hidden must be positive",
     "--guide.initial-scale 1e9": "initial-scale must be at most 100 (the prior's is 1), not 1e+09",
     "--guide flow --guide.initial-scale 101": "initial-scale must be at most 100",
