@@ -179,8 +179,10 @@ def _alarm(number: int, frame: FrameType | None) -> None:
 
 
 def _wrong_reward(reward: Any) -> str:
+    if isinstance(reward, str | bytes):  # "1" would be taken for 1
+        return f"the reward is no number but {_short(reward)}"
     try:
-        value = float("text" if isinstance(reward, str | bytes) else reward)
+        value = float(reward)
     except (TypeError, ValueError):
         return f"the reward is no number but {_short(reward)}"
     return "" if abs(value) <= LARGEST else f"the reward is {_number(value)}"

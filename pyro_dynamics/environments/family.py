@@ -55,9 +55,12 @@ class Family:
         if len(self.units) != len(self.parameters):
             raise UserError(f"family {self.name}: {len(self.parameters)} parameters have {len(self.units)} units")
         object.__setattr__(self, "train", self._given("train", self.train))
-        sets = self.test if isinstance(self.test, Mapping) else {"test": self.test}
-        test = {name: self._given(f"test set {name!r}" if sets is self.test else name, sets[name]) for name in sets}
-        object.__setattr__(self, "test", test if sets is self.test else test["test"])
+        test: Any = self.test
+        if isinstance(test, Mapping):
+            test = {name: self._given(f"test set {name!r}", contexts) for name, contexts in test.items()}
+        else:
+            test = self._given("test", test)
+        object.__setattr__(self, "test", test)
         if not self.train or not self.test_contexts:
             raise UserError(f"family {self.name} needs contexts to train on and to test on")
         twice = next((context for index, context in enumerate(self.train) if context in self.train[:index]), None)
