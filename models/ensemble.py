@@ -40,6 +40,9 @@ class EnsembleConfig:
 ROWS_IN_CACHE = 500
 """Rows that go through all layers together where no gradient is needed: their activations fit a processor's cache."""
 
+MAX_LOG_VARIANCE, MIN_LOG_VARIANCE = 0.5, -10.0
+"""PETS's bounds, where a training begins."""
+
 
 class Ensemble(nn.Module):
     """M networks with stacked weights ``[M, in, out]``, each giving a Gaussian over targets.
@@ -78,8 +81,8 @@ class Ensemble(nn.Module):
             for scale in [1 / (2 * math.sqrt(n_in))]
         )
         self.biases = nn.ParameterList(torch.zeros(config.members, 1, n_out) for n_out in sizes[1:])
-        self.max_log_variance = nn.Parameter(torch.full((output_dim,), 0.5))
-        self.min_log_variance = nn.Parameter(torch.full((output_dim,), -10.0))
+        self.max_log_variance = nn.Parameter(torch.full((output_dim,), MAX_LOG_VARIANCE))
+        self.min_log_variance = nn.Parameter(torch.full((output_dim,), MIN_LOG_VARIANCE))
         self.register_buffer("input_mean", torch.zeros(input_dim))
         self.register_buffer("input_scale", torch.ones(input_dim))
         self.register_buffer("noise_factor", torch.ones(output_dim))
@@ -229,6 +232,31 @@ class Ensemble(nn.Module):
         shift = 2 * torch.where(spread < 1e-12, torch.ones_like(spread), spread).log()
         for part in (self.min_log_variance, self.max_log_variance, self.biases[-1][..., len(shift) :]):
             part.add_(shift)
+
+    @torch.no_grad()
+    def rescale_targets(self, shift: Tensor, factor: Tensor) -> list[nn.Parameter]:
+        """Follow targets into other units: where y was predicted, ``shift + factor * y`` is from now on.
+
+        Into a smaller unit (a factor above 1) all errors of before would be as many times as large: there the mean is
+        predicted to begin with. The noise of targets that change begins anew at one unit, without a slope: in the old
+        unit it was learned from data that were far from what is there now.
+
+        Args:
+            shift: ``[T]``; 0 for targets that stay.
+            factor: ``[T]``; 1 for targets that stay.
+
+        Returns:
+            The parameters that were changed, whose gradients will be of another size.
+        """
+        weight, bias, size = self.weights[-1], self.biases[-1], len(factor)
+        moved, kept = (factor != 1) | (shift != 0), torch.where(factor > 1, 0.0, factor)
+        weight[..., :size] *= kept
+        bias[..., :size] = torch.where(factor > 1, 0.0, shift + kept * bias[..., :size])
+        for part in (weight, bias):
+            part[..., size:][..., moved] = 0.0
+        self.max_log_variance[moved] = MAX_LOG_VARIANCE
+        self.min_log_variance[moved] = MIN_LOG_VARIANCE
+        return [weight, bias, self.max_log_variance, self.min_log_variance]
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Networks from before there was a factor have none."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Independent, Normal
@@ -28,6 +29,7 @@ from pyro_dynamics.observation import dynamics_of, location_and_scale, marginal_
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
+from pyro_dynamics.unusual_numbers import far_outside
 
 BeliefFactory = Callable[[DynamicsModel, VariationalGuide], Belief]
 """Makes the belief out of a model and its guide."""
@@ -52,6 +54,10 @@ class Agent:
         belief: what is remembered online, and how the guide is fitted (Eq. 5).
         planner: makes the planner.
 
+    Attributes:
+        trained_range: least and largest of each entry of the states that were trained on, ``[2, S]``; None before a
+            training, and in runs of older versions.
+
     Raises:
         UserError: if the guide does not fit the model, or is no guide of one posterior for each environment; or if a
             model of one's own observes the targets from another distribution than its hook gives.
@@ -75,6 +81,7 @@ class Agent:
         self.offline = OfflineInference(model, guide, offline)
         self.make_belief = belief
         self.belief = belief(model, guide)
+        self.trained_range: Tensor | None = None
         if guide.infers:
             check_posterior(self.belief, self.belief.posterior(), guide.environments, guide.latent_dim)
         members, particles, common_noise = model.likelihood.members, controller.particles, controller.common_noise
@@ -110,7 +117,11 @@ class Agent:
         self, data: Transitions, generator: torch.Generator, on_epoch: Callable[[int, float], None] | None = None
     ) -> float:
         """Fit model and guide to all data (Eq. 4); returns the last epoch's ELBO in nats for each transition."""
-        self.task.fit(data.state, data.next_state)
+        states = torch.cat([data.state, data.next_state])
+        self.trained_range = torch.stack([states.amin(0), states.amax(0)])
+        units = self.task.fit(data.state, data.next_state)
+        if units is not None and hasattr(self.model.likelihood, "rescale_targets"):
+            self.offline.forget_moments(self.model.likelihood.rescale_targets(*units))
         inputs = self.task.inputs(data.state, data.action)
         targets = self.task.targets(data.state, data.next_state)
         elbo = self.offline.train(inputs, targets, data.environment, generator, on_epoch)
@@ -137,6 +148,17 @@ class Agent:
         learn_population(self.model, self.guide)
         self.belief.set_prior()
         return True
+
+    def far_outside(self, data: Transitions) -> tuple[np.ndarray, str]:
+        """Which transitions ``[N]`` lead far outside of the states that were trained on, and the entries in words.
+
+        What the networks predict there means nothing, nor does what is inferred by it. Agents that were trained by an
+        older version do not know, and say none.
+        """
+        if self.trained_range is None:
+            return np.zeros(len(data), dtype=bool), ""
+        low, high = self.trained_range.double().numpy()
+        return far_outside(low, high, data.next_state.double().numpy(), self.task.state_names)
 
     def set_context(self, contexts: Sequence[Any]) -> None:
         """The true contexts of the K environments, which an oracle takes over; other agents ignore them."""
@@ -279,7 +301,7 @@ class Agent:
 
     def _with(self, model: DynamicsModel, guide: VariationalGuide, offline: OfflineConfig) -> "Agent":
         """An agent that has other parts, and plans and believes in the same way."""
-        return type(self)(
+        other = type(self)(
             model,
             guide,
             self.task,
@@ -289,6 +311,8 @@ class Agent:
             self.make_belief,
             self.make_planner,
         )
+        other.trained_range = self.trained_range
+        return other
 
     def stream_state(self) -> dict[str, Any]:
         """Copies of all that acting and observing change: the belief and the last plans."""
@@ -306,6 +330,7 @@ class Agent:
             "guide": self.guide.state_dict(),
             "optimiser": self.offline.optimiser.state_dict(),
             "task": self.task.state_dict(),
+            **({} if self.trained_range is None else {"trained_range": self.trained_range}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -319,6 +344,9 @@ class Agent:
             self.guide.load_state_dict(state["guide"])
             self.offline.load_optimiser(state["optimiser"])
             self.task.load_state_dict(state.get("task", {}))  # older checkpoints have none
+            self.trained_range = state.get("trained_range")
+            if self.trained_range is not None and self.trained_range.shape != (2, self.task.state_dim):
+                raise ValueError(f"the range of states has the shape {list(self.trained_range.shape)}")
             self.belief.set_prior()
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as fault:
             raise UserError(

@@ -172,6 +172,11 @@ class AgentGroup:
         for agent, part in zip(self.agents, kept, strict=True):
             agent.load_stream_state(part)
 
+    def far_outside(self, data: Transitions) -> str:
+        """Which entries of states lie far outside of what was trained on, in words; nothing where none do."""
+        parts = [agent.far_outside(data.select(rows))[1] for agent, rows, _ in self._split(data.environment)]
+        return "; ".join(words for words in parts if words)
+
     def fingerprint(self) -> str:
         """Identifies networks and guides: a digest of all weights, the same on every machine.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import tyro
+from tqdm import tqdm
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.logged_family import FILE
@@ -134,6 +135,8 @@ def train_run(
         tracked = open_tracker(tracker, folder.path, len(data), to_json(config))
 
         def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
+            if m and (words := group.far_outside(transitions)):
+                tqdm.write(f"warning: round {m}: {words}; later rounds learn from it", file=sys.stderr)
             folder.save_round(m, transitions, rows, group.state_dict(), config.keep_checkpoints)
             tracked.round(m, rows, progress.elbo)
             if after_round is not None:

@@ -24,7 +24,7 @@ FLOORS = [
         *("errors", "version", "data_files", "parameters", "cuda_graphs", "gymnasium_ids"),
         *("progress_lines", "registry", "seeding"),
     },
-    {"tasks", "transitions", "processor"},
+    {"tasks", "transitions", "processor", "unusual_numbers"},
     {"contracts"},
     {"observation"},
     {"environments", "models", "guides", "inference", "control"},

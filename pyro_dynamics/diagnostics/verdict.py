@@ -41,7 +41,7 @@ class Word(StrEnum):
     STALE = "stale"
     """It does not follow a change."""
     OUT_OF_RANGE = "out of the trained range"
-    """The network was never trained on such latents."""
+    """The network was never trained on such latents, or on such states."""
     COLLAPSED = "collapsed"
     """The network does not use the latent."""
     NO_POSTERIOR = "no posterior"
@@ -155,6 +155,7 @@ WORDS = {
     "uninformed": Word.UNINFORMED,
     "stale": Word.STALE,
     "coverage": Word.LATENT_ONLY,
+    "far": Word.OUT_OF_RANGE,
 }
 """What a kind of trouble that lasts is called; all others are not to be believed."""
 

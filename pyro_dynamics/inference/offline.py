@@ -3,7 +3,7 @@
 import copy
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import groupby
@@ -120,6 +120,11 @@ class OfflineInference:
         self.compiled = CompiledGradients(model, guide, config.batch_size) if can_be_compiled else None
         if config.init_mean_std and guide.infers:  # there is nothing to move for generalists, specialists and oracles
             check_movable(guide)
+
+    def forget_moments(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        """Let Adam begin anew with parameters whose gradients are of another size from now on."""
+        for parameter in parameters:
+            self.optimiser.state.pop(parameter, None)
 
     def loss(self, batch: Minibatch) -> Tensor:
         """The negative ELBO of all N transitions, estimated from a minibatch, in nats."""

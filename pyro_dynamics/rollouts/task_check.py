@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import gymnasium
+import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
@@ -14,8 +15,10 @@ from pyro_dynamics.errors import EnvironmentFault, UserError
 from pyro_dynamics.rollouts.rollout import OnFault, Step, rollout, uniform_policy
 from pyro_dynamics.rollouts.training import record
 from pyro_dynamics.seeding import derive_generator, derive_seed
-from pyro_dynamics.tasks import Task
+from pyro_dynamics.tasks import BoxTask, Task
 from pyro_dynamics.tasks.functions import Function, evaluate
+from pyro_dynamics.transitions import Transitions
+from pyro_dynamics.unusual_numbers import likely_angles, lost_digits
 
 STEPS = 100
 """At most so many random steps in each environment."""
@@ -59,6 +62,7 @@ def check_task(task: Task, envs: VectorEnv, seed: int, length: int) -> list[str]
     warnings = [
         f"{fault}: among the first random steps; it will be left out from there on" for fault in faults.values()
     ]
+    warnings += unusual(data, task, envs)
     warnings += [compare_rewards(evaluate("reward", task.reward, *rows), data.reward, contexts, data.step)]
     if task.can_terminate:
         warnings.append(compare_ends(evaluate("terminated", task.terminated, *rows), own_end))
@@ -71,6 +75,18 @@ def check_task(task: Task, envs: VectorEnv, seed: int, length: int) -> list[str]
         warnings.append(compare_length(steps, envs, length))
         warnings.append(compare_repeats(steps, random_steps(envs, seed, faults.__setitem__, REPEATED)))
     return [warning for warning in warnings if warning]
+
+
+def unusual(data: Transitions, task: Task, envs: VectorEnv) -> list[str]:
+    """Warnings of numbers that a network learns badly as they are."""
+    state, next_state = data.state.double().numpy(), data.next_state.double().numpy()
+    space: Any = envs.single_observation_space
+    widths = np.asarray(space.high, np.float64) - np.asarray(space.low, np.float64)
+    known = task.angles.entries if isinstance(task, BoxTask) else ()
+    return [
+        lost_digits(state, next_state, task.state_names),
+        likely_angles(state, next_state, widths, known, task.state_names),
+    ]
 
 
 def functions(task: Task) -> list[tuple[str, Function]]:

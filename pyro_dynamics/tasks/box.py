@@ -9,18 +9,25 @@ import torch
 from torch import Tensor
 
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.tasks.angles import Angles
 from pyro_dynamics.tasks.functions import Function, name_of
 from pyro_dynamics.tasks.observation_wrappers import AppendOutcome, ContextReward
 from pyro_dynamics.tasks.spaces import check_spaces
 from pyro_dynamics.tasks.task import Task
 from pyro_dynamics.tasks.termination_classifier import ending_sizes, ends, fit_ending
 
+FOLLOWS = 10.0
+"""A target's statistics are taken anew where its spread over all data is so many times theirs, or so small a part."""
+
 
 class BoxTask(Task):
     """The state is the observation, the network predicts its change, and the reward is given or learned.
 
     Targets are standardised with statistics of the first training data, so that dimensions of very different scales are
-    learned equally well; one that is constant in them is left as it is.
+    learned equally well; one that is constant in them is left as it is. Where all data have ten times that spread
+    later, or a tenth of it, that target's statistics follow, and its share of the network's last layer with them.
+
+    An angle that is named is given to the network as cosine and sine, and its target is the shortest turn.
 
     A learned reward or termination is appended to the observation by :meth:`wrap`, and is no input of the network. The
     network predicts the reward with the change of the observation, given the latent, and the planner reads it from the
@@ -37,6 +44,8 @@ class BoxTask(Task):
             :func:`~pyro_dynamics.tasks.on_numpy`.
         terminated: such a function giving booleans, or ``"learned"``, or None for episodes that do not end early.
         names: name and unit of each entry of an observation, for figures.
+        angles: entries of an observation that are angles, in radians, or in degrees if their bounds are 360 apart; for
+            others a dictionary from entry to the size of a whole turn.
 
     Raises:
         UserError: if the spaces or the functions cannot be planned with.
@@ -48,6 +57,7 @@ class BoxTask(Task):
         reward: Function | Literal["learned"] = "learned",
         terminated: Function | Literal["learned"] | None = None,
         names: Sequence[str] = (),
+        angles: Sequence[int] | Mapping[int, float] = (),
     ) -> None:
         name = type(getattr(env, "unwrapped", env)).__name__
         if not hasattr(env, "observation_space") or not hasattr(env, "action_space"):
@@ -64,7 +74,9 @@ class BoxTask(Task):
         self._reward, self._terminated = reward, terminated
         self.learns_reward, self.learns_termination = reward == "learned", terminated == "learned"
         self.can_terminate = terminated is not None
-        self.feature_dim, self.action_dim = entries, len(env.action_space.low)
+        self.angles = Angles(angles, env.observation_space)
+        self.observed_dim, self.feature_dim = entries, self.angles.feature_dim
+        self.action_dim = len(env.action_space.low)
         self.target_dim = entries + self.learns_reward
         self.state_dim = self.target_dim + self.learns_termination
         if names:
@@ -87,8 +99,13 @@ class BoxTask(Task):
             env = AppendOutcome(env, self.learns_reward, self.learns_termination)
         return env
 
+    def observed(self, state: Tensor) -> Tensor:
+        """What the environment itself observes, without what is appended: ``[..., S] -> [..., observed_dim]``."""
+        return state[..., : self.observed_dim]
+
     def features(self, state: Tensor) -> Tensor:
-        return state[..., : self.feature_dim]
+        observed = self.observed(state)
+        return self.angles.features(observed) if self.angles.entries else observed
 
     def targets(self, state: Tensor, next_state: Tensor) -> Tensor:
         known = self._known(state)
@@ -98,16 +115,17 @@ class BoxTask(Task):
         """The inverse of :meth:`targets`, but for an appended termination, which is 0."""
         known = self._known(state)
         found = known["is change"] * state[..., : self.target_dim] + (known["mean"] + known["scale"] * target)
+        found = self.angles.wrapped(found) if self.angles.low else found
         return torch.cat([found, torch.zeros_like(found[..., :1])], dim=-1) if self.learns_termination else found
 
     def reward(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
         if callable(self._reward):
-            return self._reward(self.features(state), action, self.features(next_state))
-        return next_state[..., self.feature_dim]
+            return self._reward(self.observed(state), action, self.observed(next_state))
+        return next_state[..., self.observed_dim]
 
     def terminated(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
         if callable(self._terminated):
-            return self._terminated(self.features(state), action, self.features(next_state))
+            return self._terminated(self.observed(state), action, self.observed(next_state))
         known = self._known(next_state)
         if not self.learns_termination:
             return super().terminated(state, action, next_state)
@@ -116,21 +134,28 @@ class BoxTask(Task):
         return ends(known, self.features(next_state))
 
     @torch.no_grad()
-    def fit(self, state: Tensor, next_state: Tensor) -> None:
-        """Take the targets' statistics from the first data, and learn terminations from all data ``[N, S], [N, S]``.
+    def fit(self, state: Tensor, next_state: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Take the targets' statistics from the data, and learn terminations from them, ``[N, S], [N, S]``.
 
-        A standard deviation within the rounding error of an observation becomes 1.
+        The first data decide, until all data have another spread by :data:`FOLLOWS`: a sensor may only tremble at
+        first. A standard deviation within the rounding error of an observation becomes 1, until it moves.
         """
-        learned = dict(self.state_dict())
-        if not learned:
-            raw = self._raw_targets(state, next_state).double()
-            scale, mean = torch.std_mean(raw, dim=0, correction=0)
-            rounding = torch.finfo(torch.float32).eps * torch.maximum(state.abs(), next_state.abs()).amax(0)
-            still = scale <= rounding[: self.target_dim]
-            learned = {"mean": mean.float(), "scale": torch.where(still, torch.ones_like(scale), scale).float()}
+        raw = self._raw_targets(state, next_state).double()
+        scale, mean = torch.std_mean(raw, dim=0, correction=0)
+        rounding = torch.finfo(torch.float32).eps * torch.maximum(state.abs(), next_state.abs()).amax(0)
+        still = scale <= rounding[: self.target_dim]
+        found = {"mean": mean.float(), "scale": torch.where(still, torch.ones_like(scale), scale).float()}
+        before, change = self._learned, None
+        if before:
+            ratio = found["scale"] / before["scale"]
+            moves = ~still & ((ratio > FOLLOWS) | (ratio < 1 / FOLLOWS) | (before["scale"] == 1))  # 1: was still
+            found = {name: torch.where(moves, value, before[name]) for name, value in found.items()}
+            shift = (before["mean"] - found["mean"]) / found["scale"]
+            change = (shift, before["scale"] / found["scale"]) if moves.any() else None
         if self.learns_termination:
-            learned |= fit_ending(self.features(next_state), next_state[..., -1] > 0.5)
-        self.load_state_dict(learned)
+            found |= fit_ending(self.features(next_state), next_state[..., -1] > 0.5)
+        self.load_state_dict(found)
+        return change
 
     def state_dict(self) -> dict[str, Tensor]:
         return self._learned
@@ -143,7 +168,8 @@ class BoxTask(Task):
     def _raw_targets(self, state: Tensor, next_state: Tensor) -> Tensor:
         """The observation's change and the reward, each in its own unit."""
         is_change = self._known(state)["is change"]
-        return next_state[..., : self.target_dim] - is_change * state[..., : self.target_dim]
+        change = next_state[..., : self.target_dim] - is_change * state[..., : self.target_dim]
+        return self.angles.shortest(change) if self.angles.entries else change
 
     def _known(self, like: Tensor) -> dict[str, Tensor]:
         """What was learned, with the type and device of ``like``; converted once."""

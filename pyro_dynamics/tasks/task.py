@@ -57,13 +57,18 @@ class Task(ABC):
         """The environment as this task needs it: with wrappers of its own around it, or as it is (the default)."""
         return env
 
-    def fit(self, state: Tensor, next_state: Tensor) -> None:  # noqa: B027  # most tasks learn nothing
+    def fit(self, state: Tensor, next_state: Tensor) -> tuple[Tensor, Tensor] | None:
         """Learn from the data before every training: nothing by default.
 
         Args:
             state: all states so far, ``[N, S]``.
             next_state: their successors, ``[N, S]``.
+
+        Returns:
+            Where this has changed the units of the targets that networks were trained on: a shift and a factor, each
+            ``[T]``; the new target is the shift plus the factor times the old. None where all are as they were.
         """
+        return None
 
     def state_dict(self) -> dict[str, Tensor]:
         """What :meth:`fit` has learned; a checkpoint holds it."""

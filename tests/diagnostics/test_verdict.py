@@ -119,6 +119,7 @@ def test_a_stream_is_judged_at_its_end_and_the_most_serious_cause_gives_the_word
         ("uninformed", "uninformed"),
         ("stale", "stale"),
         ("biased", "do not believe"),
+        ("far", "out of the trained range"),
     ):
         assert judge_stream(100, [Trouble(70, 99, kind, "so")]).word == word
     assert judge_stream(100, [], well=["it was"]) == Verdict(Word.BELIEVE, ["it was"])

@@ -45,6 +45,20 @@ def test_samples_in_front_of_the_members_are_rows_like_any_other() -> None:
         assert torch.allclose(scale[i], one_scale, atol=1e-6)
 
 
+def test_targets_in_another_unit_are_predicted_as_before_and_their_noise_begins_anew() -> None:
+    net = ensemble()
+    net.scale_noise(torch.randn(50, 3) * 7)
+    inputs, latent = torch.randn(3, 6, 4), torch.randn(3, 6, 2)
+    before_location, before_scale = net(inputs, latent)
+    shift, factor = torch.tensor([0.0, 5.0, 0.0]), torch.tensor([1.0, 1e-3, 1.0])
+    net.rescale_targets(shift, factor)
+    location, scale = net(inputs, latent)
+    assert torch.allclose(location, shift + factor * before_location, atol=1e-6)
+    assert torch.equal(scale[..., [0, 2]], before_scale[..., [0, 2]])
+    unit = math.sqrt(math.exp(0.5) * torch.sigmoid(torch.tensor(-0.5)).item() + math.exp(-10.0))
+    assert torch.allclose(scale[..., 1], torch.tensor(unit))
+
+
 @pytest.mark.parametrize("hidden", [(), (7,), (6, 9, 4)], ids=str)
 @pytest.mark.parametrize("samples", [(), (4,)], ids=str)
 def test_its_linearisation_has_its_values_and_slopes(hidden: tuple[int, ...], samples: tuple[int, ...]) -> None:

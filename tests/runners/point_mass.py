@@ -231,6 +231,33 @@ class Impatient(PointMass):
         return observation, value, terminated, self.count >= 25, info
 
 
+class Surveyed(PointMass):
+    """Observes how far north of the equator it is, in metres."""
+
+    def observe(self) -> np.ndarray:
+        return super().observe() + np.array([4.5e6, 0.0, 0.0, 0.0, 0.0])
+
+
+class Winding(PointMass):
+    """Its place is an angle, which wraps."""
+
+    def observe(self) -> np.ndarray:
+        place, *rest = super().observe()
+        return np.array([(np.pi * place + np.pi) % (2 * np.pi) - np.pi, *rest])
+
+
+def is_far_north() -> Family:
+    return family(Surveyed, "learned")
+
+
+def winds() -> Family:
+    return family(Winding, "learned")
+
+
+def winds_as_is_known() -> Family:
+    return family(Winding, "learned", angles=(0,))
+
+
 def is_cut() -> Family:
     return family(lambda drag=1.0: gymnasium.wrappers.TimeLimit(PointMass(drag), 30), reward)
 

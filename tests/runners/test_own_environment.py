@@ -51,13 +51,13 @@ def test_a_resumed_run_knows_what_the_task_has_learned() -> None:
     assert Path("run/metrics.jsonl").read_bytes() == Path("whole/metrics.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("family", ["own", "learned", "of_context", "fenced"])
+@pytest.mark.parametrize("family", ["own", "learned", "of_context", "fenced", "winds_as_is_known"])
 def test_rewards_and_ends_of_every_kind_train(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", f"point_mass:{family}", *SMALL, "--out", "run"]) == 0
     assert "warning" not in capsys.readouterr().err
     with np.load("run/transitions/round-001.npz") as file:
         assert file["state"].shape[1] == 5 + (family != "own")
-        if family in ("learned", "of_context"):
+        if family in ("learned", "of_context", "winds_as_is_known"):
             assert np.allclose(file["next_state"][:, -1], file["reward"], atol=1e-6)
 
 
@@ -140,6 +140,8 @@ def test_a_wrong_declaration_gets_one_line(family: str, words: str, capsys: pyte
         ("wears_out", "the same actions after the same reset lead to another observation or reward at step"),
         ("has_running_statistics", "two resets with one seed give different observations"),
         ("has_running_rewards", "the same actions after the same reset lead to another observation or reward"),
+        ("is_far_north", "the numbers are too large for their changes: state 0 (about 4.5e+06"),
+        ("winds", "an entry jumps by a whole turn from one end of its range to the other: state 0"),
     ],
 )
 def test_what_differs_from_the_environment_is_warned_of(

@@ -35,6 +35,7 @@ from pyro_dynamics.diagnostics.stream.troubles import (
     REMEMBERED,
     SINCE_CHANGE,
     Trouble,
+    far_states,
     low_coverage,
     not_finite,
     only_wide,
@@ -131,6 +132,7 @@ def diagnose_stream(agent: Agent, evidence: Evidence, every: int = 10) -> Stream
             trouble += outside
     running = np.zeros(0) if evidence.coverage is None else running_coverage(evidence.coverage)
     trouble += low_coverage(running, length, None if evidence.beliefs is None else evidence.beliefs.pit)
+    trouble += far_states(*agent.far_outside(evidence.transitions))
     trouble.sort(key=lambda one: (one.first, one.last))
     judged = against.judged
     parameters = evidence.parameters if compared else ()

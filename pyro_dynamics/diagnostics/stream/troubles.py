@@ -13,7 +13,8 @@ from pyro_dynamics.diagnostics.stream.elsewhere import Better
 OUTSIDE = 10
 """Steps running for which the truth must lie outside the belief's central region before it counts."""
 
-
+BRIEF = 3
+"""Fewer steps running far outside of what was trained on do not count."""
 ONE_SIDED = 0.75
 """Predicted standard deviations by which what is observed lies to one side, on average, where a network is biased: of
 right ones that many of 50 steps come to 0.14 each way, and such a bias alone costs a tenth of the coverage."""
@@ -37,7 +38,7 @@ class Trouble:
         first: its first step.
         last: its last step.
         kind: ``off``, ``narrow``, ``k-hat``, ``elsewhere``, ``uninformed``, ``stale``, ``biased``, ``coverage``,
-            ``outside`` or ``not finite``.
+            ``outside``, ``far`` or ``not finite``.
         words: for people, with the numbers.
     """
 
@@ -157,6 +158,17 @@ def not_finite(latent: np.ndarray) -> list[Trouble]:
     if not len(wrong):
         return []
     return [Trouble(int(wrong[0]), len(latent) - 1, "not finite", "the belief is not finite")]
+
+
+def far_states(far: np.ndarray, entries: str) -> list[Trouble]:
+    """Stretches over which states lie far outside of what was trained on.
+
+    Args:
+        far: whether each step leads there, ``[T]``.
+        entries: which entries do, in words.
+    """
+    found = stretches(far, np.zeros(len(far)), shortest=BRIEF, join=OUTSIDE)
+    return [Trouble(first, last, "far", entries) for first, last in found]
 
 
 def low_coverage(running: np.ndarray, length: int, pit: np.ndarray | None = None) -> list[Trouble]:

@@ -115,6 +115,22 @@ def test_an_exact_belief_about_what_stays_is_believed() -> None:
     assert "a part of the posterior" not in found.verdict.why
 
 
+@pytest.mark.parametrize("steps", [1, 20])
+def test_states_far_outside_of_what_was_trained_on_are_named(steps: int) -> None:
+    """One such step is an accident; from where on it lasts, nothing that the network says means anything."""
+    agent, observed, latent, log_q = stream([1.0] * STEPS)
+    agent.trained_range = torch.stack([observed.state.amin(0) - 1, observed.state.amax(0) + 1])
+    plain = judged(agent, observed, latent, log_q, [1.0] * STEPS, TEMPERATURE)
+    assert plain.verdict.word == "believe"
+    observed.next_state[-steps:, 1] += 1e3
+    found = judged(agent, observed, latent, log_q, [1.0] * STEPS, TEMPERATURE)
+    far = [one for one in found.trouble if one.kind == "far"]
+    assert [(one.first, one.last) for one in far] == ([] if steps == 1 else [(STEPS - 20, STEPS - 1)])
+    if steps > 1:
+        assert "state 1 lay between" in far[0].words
+        assert "state 1 lay between" in found.verdict.text
+
+
 def test_a_belief_that_is_only_wide_is_not_condemned_and_one_that_is_off_too_is() -> None:
     agent, observed, latent, log_q = stream([1.0] * STEPS)
     mean = latent.mean(1, keepdims=True)

@@ -1,0 +1,149 @@
+"""Numbers that a network cannot learn from as they stand, found in transitions and said in words."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+FAR = 10.0
+"""A number lies far outside if it is this many widths of the range beyond the range that was trained on."""
+DIGITS = 0.02
+"""Digits are lost where rounding is more than this share of the spread of the changes."""
+OUTLYING = 100.0
+"""A row is an outlier this many times as far out as 98 % of all."""
+SHOWN = 3
+"""So many entries are named, of more the number alone."""
+
+
+def far_outside(
+    low: np.ndarray, high: np.ndarray, state: np.ndarray, names: Sequence[str] = ()
+) -> tuple[np.ndarray, str]:
+    """Where states lie far outside of those that networks were trained on.
+
+    Entries that are 0 or 1 alone, such as contacts and terminations, may change.
+
+    Args:
+        low: of what was trained on, ``[S]``.
+        high: likewise.
+        state: ``[N, S]``.
+        names: of the S entries.
+
+    Returns:
+        Which rows have an entry that does, ``[N]``, and which entries in words: nothing where there are none.
+    """
+    rounding = 4 * np.finfo(np.float32).eps * np.maximum(abs(low), abs(high)) + 1e-12
+    width = np.maximum(high - low, rounding)
+    beyond = np.maximum(low - state, state - high) / width > FAR
+    beyond[:, np.isin(np.concatenate([state, [low, high]]), (0.0, 1.0)).all(0)] = False
+    found = []
+    for entry in np.flatnonzero(beyond.any(0)):
+        there = state[beyond[:, entry], entry]
+        worst = there[abs(there - low[entry]).argmax()]
+        was = (
+            f"stood still at {low[entry]:.4g}"
+            if high[entry] - low[entry] <= rounding[entry]
+            else f"lay between {low[entry]:.3g} and {high[entry]:.3g}"
+        )
+        found.append(f"{_name(names, entry)} {was} in all that was trained on, and is {worst:.3g} now")
+    return beyond.any(1), _listed(found)
+
+
+def lost_digits(state: np.ndarray, next_state: np.ndarray, names: Sequence[str] = ()) -> str:
+    """A warning where float32 cannot tell the changes of a large number; else nothing.
+
+    Args:
+        state: ``[N, S]``, float64 where they are known so well.
+        next_state: ``[N, S]``.
+        names: of the S entries.
+    """
+    spread = np.asarray(next_state - state, np.float64).std(0)
+    rounding = np.finfo(np.float32).eps * np.maximum(abs(state), abs(next_state)).max(0)
+    found = [
+        f"{_name(names, entry)} (about {abs(state[:, entry]).max():.3g}, whose changes of {spread[entry]:.2g} float32 "
+        f"rounds to {rounding[entry]:.2g})"
+        for entry in np.flatnonzero((rounding > DIGITS * spread) & (spread > 0))
+    ]
+    if not found:
+        return ""
+    return f"the numbers are too large for their changes: {_listed(found)}: subtract a constant from them"
+
+
+def likely_angles(
+    state: np.ndarray,
+    next_state: np.ndarray,
+    widths: Sequence[float] | np.ndarray = (),
+    known: Sequence[int] = (),
+    names: Sequence[str] = (),
+) -> str:
+    """A warning where an entry jumps by a whole turn at the ends of its range, as an angle does; else nothing.
+
+    Args:
+        state: ``[N, S]``.
+        next_state: ``[N, S]``.
+        widths: of the bounds of the entries, ``[S]``, which may be infinite; none where there are no bounds.
+        known: entries that are named as angles.
+        names: of the S entries.
+    """
+    change = np.asarray(next_state - state, np.float64)
+    both = np.concatenate([state, next_state])
+    extent = both.max(0) - both.min(0)
+    found, jumping = [], []
+    for entry in range(state.shape[1]):
+        turns = {2 * math.pi, 360.0, *(float(widths[entry]) for _ in range(entry < len(widths)))}
+        if entry in known or len(np.unique(both[:, entry])) <= 10:
+            continue
+        for turn in sorted(turn for turn in turns if 0 < turn < math.inf):
+            jumps = abs(change[:, entry]) > turn / 2
+            rest = change[:, entry] - turn * np.round(change[:, entry] / turn)
+            if jumps.any() and abs(rest).max() < turn / 4 and 0.75 * turn < extent[entry] < 1.02 * turn:
+                found.append(f"{_name(names, entry)} ({int(jumps.sum())} times in {len(state)} steps by {turn:.4g})")
+                jumping.append(str(entry))
+                break
+    if not found:
+        return ""
+    named = f"BoxTask(env, ..., angles=({', '.join(jumping)}{',' * (len(jumping) == 1)}))"
+    return (
+        f"an entry jumps by a whole turn from one end of its range to the other: {_listed(found)}: if that is an "
+        f"angle, name it, as in {named} or fit --angles {' '.join(jumping)}, or observe cosine and sine; a network "
+        "learns the jumps badly"
+    )
+
+
+def outliers(state: np.ndarray, next_state: np.ndarray, names: Sequence[str] = ()) -> str:
+    """A warning where few rows lie so far out that all scales are theirs; else nothing.
+
+    Args:
+        state: ``[N, S]``; fewer than 100 rows are not judged.
+        next_state: ``[N, S]``.
+        names: of the S entries.
+    """
+    if len(state) < 100:
+        return ""
+    found = []
+    for what, values in (("", state), ("the change of ", np.asarray(next_state - state, np.float64))):
+        ordered = np.sort(values, axis=0)
+        cut = max(1, len(values) // 100)
+        low, high = ordered[cut], ordered[-1 - cut]
+        width = np.where(high > low, high - low, np.inf)
+        beyond = np.maximum(low - values, values - high) / width
+        for entry in np.flatnonzero(beyond.max(0) > OUTLYING):
+            row = int(beyond[:, entry].argmax())
+            found.append(
+                f"{what}{_name(names, entry)} (in {int((beyond[:, entry] > OUTLYING).sum())} of {len(values)} rows; "
+                f"{values[row, entry]:.3g} in row {row}, where nearly all lie between {low[entry]:.3g} and "
+                f"{high[entry]:.3g})"
+            )
+    if not found:
+        return ""
+    return f"a few rows decide the scale of all: {_listed(found)}: if a sensor failed there, leave these rows out"
+
+
+def _name(names: Sequence[str], entry: Any) -> str:
+    return names[entry] if names else f"state {entry}"
+
+
+def _listed(found: Sequence[str]) -> str:
+    """The first few, and how many more."""
+    rest = f", and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return ", ".join(found[:SHOWN]) + rest

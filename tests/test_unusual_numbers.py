@@ -1,0 +1,94 @@
+import math
+
+import numpy as np
+import pytest
+
+from pyro_dynamics.unusual_numbers import far_outside, likely_angles, lost_digits, outliers
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def walk(rng: np.random.Generator, scale: float, steps: int = 1000) -> tuple[np.ndarray, np.ndarray]:
+    """States and next states of two entries, the first a random walk, the second noise."""
+    path = np.stack([scale * rng.normal(size=steps + 1).cumsum(), rng.normal(size=steps + 1)], 1)
+    return path[:-1].copy(), path[1:].copy()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "jump", "words"),
+    [
+        (0.0, 0.0, 3.0, "state 0 stood still at 0 in all that was trained on, and is 3 now"),
+        (9.81, 9.81, 9.9, "stood still at 9.81"),
+        (-1e-6, 1e-6, 0.2, "lay between -1e-06 and 1e-06 in all that was trained on, and is 0.2 now"),
+        (-1.0, 1.0, -30.0, "lay between -1 and 1 in all that was trained on, and is -30 now"),
+    ],
+)
+def test_states_far_outside_are_named(low: float, high: float, jump: float, words: str) -> None:
+    state = np.tile([(low + high) / 2, 0.5], (20, 1))
+    state[7, 0] = jump
+    far, said = far_outside(np.array([low, 0.0]), np.array([high, 1.0]), state)
+    assert np.flatnonzero(far).tolist() == [7]
+    assert words in said
+
+
+@pytest.mark.parametrize(("low", "high", "value"), [(-1.0, 1.0, 9.0), (0.0, 0.0, 1.0), (9.81, 9.81, 9.81)])
+def test_states_that_go_on_as_before_are_not(low: float, high: float, value: float) -> None:
+    """A few widths outside, a flag that is set for the first time, a constant."""
+    far, said = far_outside(np.array([low]), np.array([high]), np.array([[low], [value]]))
+    assert not far.any()
+    assert said == ""
+
+
+@pytest.mark.parametrize(("offset", "scale", "lost"), [(4.5e6, 0.01, True), (1e5, 0.1, True), (1e3, 0.1, False)])
+def test_digits_that_float32_loses(offset: float, scale: float, lost: bool, rng: np.random.Generator) -> None:
+    state, next_state = (part + np.array([offset, 0.0]) for part in walk(rng, scale))
+    said = lost_digits(state, next_state, ["east (m)", "wind"])
+    assert ("east (m)" in said) is lost
+    assert "wind" not in said
+    rounded = [part.astype(np.float32).astype(np.float64) for part in (state, next_state)]
+    assert ("state 0" in lost_digits(*rounded)) is lost  # seen from what float32 leaves too
+
+
+@pytest.mark.parametrize(
+    ("turn", "low"), [(2 * math.pi, -math.pi), (2 * math.pi, 0.0), (360.0, -180.0), (360.0, 0.0), (1.0, 0.0)]
+)
+def test_an_angle_that_jumps_is_found(turn: float, low: float, rng: np.random.Generator) -> None:
+    state, next_state = walk(rng, 0.03 * turn)
+    for part in (state, next_state):
+        part[:, 0] = low + (part[:, 0] - low) % turn
+    said = likely_angles(state, next_state, [turn, math.inf])
+    assert "state 0" in said
+    assert "angles=(0,)" in said
+    assert "--angles 0," in said
+    assert likely_angles(state, next_state, [turn, math.inf], known=(0,)) == ""
+
+
+def test_other_numbers_are_no_angles(rng: np.random.Generator) -> None:
+    """Noise of any width, a flag, a walk that does not wrap, and a position that is reset to the other end slowly."""
+    steps = 1000
+    columns = [rng.normal(size=steps), 3 * rng.normal(size=steps), 200 * rng.normal(size=steps)]
+    columns += [rng.integers(0, 2, steps).astype(float), 0.1 * rng.normal(size=steps).cumsum()]
+    columns += [rng.uniform(-math.pi, math.pi, steps)]  # drawn anew at each step: no small turns
+    path = np.stack(columns, 1)
+    widths = [math.inf, math.inf, 360.0, 1.0, math.inf, 2 * math.pi]
+    assert likely_angles(path[:-1], path[1:], widths) == ""
+
+
+@pytest.mark.parametrize("entry", [0, 1])
+@pytest.mark.parametrize("size", [1e6, -1e9])
+def test_rows_that_decide_the_scale_are_named(size: float, entry: int, rng: np.random.Generator) -> None:
+    state, next_state = walk(rng, 0.01)
+    assert outliers(state, next_state) == ""
+    next_state[400, entry] = size
+    said = outliers(state, next_state)
+    assert f"the change of state {entry} (in 1 of 1000 rows" in said
+    assert "in row 400" in said
+
+
+def test_many_entries_are_counted() -> None:
+    said = far_outside(np.zeros(9), np.zeros(9), np.full((4, 9), 2.0))[1]
+    assert said.count("stood still") == 3
+    assert said.endswith(", and 6 more")
