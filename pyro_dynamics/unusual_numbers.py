@@ -50,7 +50,7 @@ def far_outside(
 
 
 def lost_digits(state: np.ndarray, next_state: np.ndarray, names: Sequence[str] = ()) -> str:
-    """A warning where float32 cannot tell the changes of a large number; else nothing.
+    """A warning where float32 cannot hold the changes of a large number; else nothing.
 
     Args:
         state: ``[N, S]``, float64 where they are known so well.
