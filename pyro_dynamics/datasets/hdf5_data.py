@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
 from pyro_dynamics.data_files import require_file
@@ -23,12 +24,8 @@ def read_hdf5(file: Path, group: str | None, names: ColumnNames) -> Log:
         names: what its arrays are called, if not by the names of this package or of D4RL.
 
     Raises:
-        UserError: if it cannot be read, h5py is not installed, or it does not hold transitions.
+        UserError: if it cannot be read, or does not hold transitions.
     """
-    try:
-        import h5py
-    except ImportError as fault:
-        raise UserError(f"h5py, which reads HDF5, is not installed ({fault}): pip install h5py") from None
     arrays: dict[str, np.ndarray] = {}
 
     def keep(name: str, part: Any) -> None:  # visititems follows no link that leads elsewhere, and none in a circle
@@ -45,10 +42,8 @@ def read_hdf5(file: Path, group: str | None, names: ColumnNames) -> Log:
         raise
     except MemoryError:
         raise UserError(f"{file} cannot be read: its arrays do not fit into memory") from None
-    except OSError as fault:
-        if fault.errno is not None and not file.is_file():
-            raise UserError(f"{file} cannot be read: {first_line(fault)}") from None
-        raise unreadable(file, ".hdf5", first_line(fault)) from None
+    except PermissionError as fault:
+        raise UserError(f"{file} cannot be read: {first_line(fault)}") from None
     except Exception as fault:  # h5py raises many kinds for a damaged file
         raise unreadable(file, ".hdf5", first_line(fault)) from None
     if any(name.startswith("episode_0/") for name in arrays):

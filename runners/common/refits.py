@@ -15,12 +15,15 @@ from pyro_dynamics.transitions import Transitions
 
 RATE, STEPS, SPREAD = 0.02, 3000, 1.0
 """Fast and long enough to come from the prior to a posterior that is a hundred times narrower."""
+BATCH = 64
+"""Rows of a step of a guide that begins where it is to stay; larger ones take minutes."""
 
 
 def fitted_to(agent: Agent, config: RunConfig, data: Transitions, seed: int) -> Agent:
     """The agent with its guide fitted to other transitions than it was, from where it stands."""
     generator = derive_generator(seed, "diagnose", "thinned")
-    how = replace(_how(config), init_mean_std=0.0)
+    how = _how(config)
+    how = replace(how, init_mean_std=0.0, batch_size=min(how.batch_size, BATCH))  # the number of steps is given
     with progress_bar(total=how.sizes(len(data))[0], desc="guide", unit="epoch") as bar:
 
         def on_epoch(epoch: int, elbo: float) -> None:

@@ -42,7 +42,7 @@ def stored(file: Path, arrays: dict[str, Any]) -> Path:
 def test_the_names_of_d4rl_are_known(kind: str, tmp_path: Path) -> None:
     source: Any = dict(D4RL)
     if kind == "npz":
-        np.savez(tmp_path / "log.npz", **D4RL)  # type: ignore[arg-type]
+        np.savez(tmp_path / "log.npz", **D4RL)
         source = tmp_path / "log.npz"
     if kind == "hdf5":
         source = stored(tmp_path / "log.hdf5", D4RL)
@@ -50,7 +50,8 @@ def test_the_names_of_d4rl_are_known(kind: str, tmp_path: Path) -> None:
         source |= {name: D4RL[name][:, None] for name in ("rewards", "terminals", "timeouts", GROUP)}
     if kind == "bytes for flags":
         source |= {name: D4RL[name].astype(np.uint8) for name in ("terminals", "timeouts")}
-    data, wanted = read_data(source, GROUP), read_data(LOG, "gravity")
+    data = read_data(source, GROUP)
+    wanted = read_data({**LOG, "episode": np.repeat(np.arange(6), 12)}, "gravity")
     for name, array in wanted.transitions.arrays().items():
         np.testing.assert_array_equal(data.transitions.arrays()[name], array)
     assert data.episode.tolist() == np.repeat(np.arange(6), 12).tolist()
@@ -71,10 +72,7 @@ def test_next_states_end_where_d4rl_says_that_an_episode_ends() -> None:
 def test_failures_without_time_limits_are_warned_of() -> None:
     (first, *_) = read_data(without("next_observations", "timeouts"), GROUP).notes
     assert "terminals is there, and no column timeouts or truncated" in first
-    assert (
-        not read_data(without("timeouts"), GROUP).notes
-        or "terminals" not in read_data(without("timeouts"), GROUP).notes[0]
-    )
+    assert not any("terminals" in note for note in read_data(without("timeouts"), GROUP).notes)
 
 
 def test_columns_of_a_table_may_have_these_names_too() -> None:
@@ -113,7 +111,7 @@ def test_text_in_hdf5_names_groups(tmp_path: Path) -> None:
         assert read_data(stored(tmp_path / "log.h5", {**D4RL, "body": column}), "body").labels == ("heavy", "light")
 
 
-def test_hdf5_of_others_is_data_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hdf5_of_others_is_data_alone(tmp_path: Path) -> None:
     stored(tmp_path / "other.h5", D4RL)
     file = stored(tmp_path / "log.h5", without("actions"))
     with h5py.File(file, "r+") as content:
@@ -131,6 +129,3 @@ def test_hdf5_of_others_is_data_alone(tmp_path: Path, monkeypatch: pytest.Monkey
         content["episode_0/actions"] = np.zeros((3, 1))
     with pytest.raises(UserError, match="name the folder of the data set"):
         read_data(tmp_path / "episodes.hdf5")
-    monkeypatch.setitem(__import__("sys").modules, "h5py", None)
-    with pytest.raises(UserError, match="pip install h5py"):
-        read_data(file, GROUP)
