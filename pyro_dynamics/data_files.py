@@ -112,7 +112,9 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, n
     except MemoryError:
         raise ValueError("its arrays do not fit into memory") from None
     except Exception as fault:  # zipfile and its decompressors raise many kinds for a damaged file
-        raise ValueError(str(fault).splitlines()[0] if str(fault) else type(fault).__name__) from None
+        raise ValueError(
+            f"it is damaged: {str(fault).splitlines()[0] if str(fault) else type(fault).__name__}"
+        ) from None
 
 
 def _array(archive: NpzFile, name: str) -> np.ndarray:

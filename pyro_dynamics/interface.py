@@ -45,6 +45,7 @@ def train(
     *,
     seed: int = 0,
     out: str | Path | None = None,
+    start_from: str | Path | None = None,
     tracker: TrackerName = "none",
     step_limit: float | None = None,
     threads: int = 1,
@@ -60,6 +61,8 @@ def train(
         preset: where the settings come from that are not given: quick, cpu, realtime or paper.
         seed: names every random stream.
         out: folder of the run; by default one in ``runs/``, named after the family and the settings given here.
+        start_from: folder of another run, as a rule of :func:`fit`, whose transitions take the place of round 0, which
+            acts at random; its environments must be those that the family trains on.
         tracker: where the metrics of each round are written too: tensorboard, wandb, trackio or none.
         step_limit: seconds that a step of an environment may take; then it is left out as one that raises.
         threads: processor threads.
@@ -79,9 +82,11 @@ def train(
     """
     chosen = named_family(family)
     config = train_config(chosen, preset, seed, settings)
-    path = Path(out) if out is not None else Path("runs") / (default_name(config) + folder_suffix(config, settings))
+    start = None if start_from is None else Path(start_from)
+    name = default_name(config, start) + folder_suffix(config, settings)
+    path = Path(out) if out is not None else Path("runs") / name
     with computing(threads):
-        folder = train_or_resume(config, path, step_limit=step_limit, tracker=tracker)
+        folder = train_or_resume(config, path, step_limit=step_limit, tracker=tracker, start_from=start)
     if (folder.last_round or 0) > config.rounds:
         raise UserError(
             f"{path} has {folder.last_round} rounds already, more than {config.rounds}: load it, or give out="

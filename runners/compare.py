@@ -46,6 +46,7 @@ def main(arguments: Sequence[str]) -> None:
         if (path / FILE).is_file():
             raise UserError(f"{path} was fitted to logged data, and has no rounds to compare: diagnose it")
         returns.append(mean_returns(folder))
+        folder.checkpoint()  # refuses a run whose transitions or checkpoint are another's
     families = {config.family for config in configs}
     if len(families) > 1:
         raise UserError(f"runs of different families cannot be compared: {', '.join(sorted(families))}")

@@ -20,11 +20,11 @@ from pyro_dynamics.diagnostics.posterior.nuts_check import NutsCheck, compare_wi
 from pyro_dynamics.diagnostics.posterior.simulation_calibration import SBC, simulation_calibration
 from pyro_dynamics.diagnostics.prediction.forecast import traversal
 from pyro_dynamics.diagnostics.prediction.held_out import predict_held_out
+from pyro_dynamics.diagnostics.thinning import thinned, thinned_episodes, thinning_note
 from pyro_dynamics.diagnostics.verdict import MEANINGS, Word
 from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.guides import Guide
 from pyro_dynamics.io.files import make_folder, plain, write_json, write_tree
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import load_adaptation
@@ -34,9 +34,10 @@ from pyro_dynamics.processor import set_threads
 from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import RunConfig
-from pyro_dynamics.runners.common.factory import build_guide, load_run
+from pyro_dynamics.runners.common.factory import load_run
+from pyro_dynamics.runners.common.refits import fitted_to, refits
 from pyro_dynamics.runners.main import run_as_module
-from pyro_dynamics.seeding import derive_generator, drawing_from
+from pyro_dynamics.seeding import derive_generator
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
 
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from pyro_dynamics.reports.diagnosis_report import Findings
     from pyro_dynamics.reports.report import Report
 
-REFIT_RATE, REFIT_STEPS, REFIT_SPREAD = 0.02, 3000, 1.0
-"""Fast and long enough to come from the prior to a posterior that is a hundred times narrower."""
 SBC_LENGTH, SBC_DRAWS = 30, 99
 """Transitions of each simulated environment, and draws among which the true latent's rank is taken."""
 NUTS_ROWS, NUTS_DRAWS, NUTS_WARM_UP, NUTS_CHAINS = 50, 200, 200, 2
@@ -56,6 +55,7 @@ ORACLE = "an oracle, which is given the true context and infers nothing,"
 
 DRAWS = (1000, 4000)
 """From each posterior; the second where the first is too few for a strongly over-dispersed guide."""
+LEAST = {"draws": 100, "rows": 0, "horizon": 1, "particles": 20, "refits": 0, "sbc": 0, "seed": 0}
 MOST = {"draws": 20_000, "particles": 20_000, "refits": 100}
 """More would fill the memory, and add nothing new."""
 
@@ -76,6 +76,9 @@ class DiagnoseFlags:
     """Folder of a trained run, or of the results of an adaptation."""
     draws: int | None = None
     """Draws from each posterior; by default 1000, and 4000 where a guide is so over-dispersed that few count."""
+    rows: int = 20_000
+    """Transitions that a run is judged on, of all environments together; 0 takes all. Of a run with more, the guide is
+    fitted again to so many of them, evenly spread, and judged on these, and so many held-out ones are predicted."""
     horizon: int = 20
     """Steps of the many-step predictions."""
     particles: int = 200
@@ -119,7 +122,15 @@ def check(flags: DiagnoseFlags) -> None:
     Raises:
         UserError: naming the flag.
     """
-    for name, least in (("draws", 100), ("horizon", 1), ("particles", 20), ("refits", 0), ("sbc", 0), ("seed", 0)):
+    for name, least in (
+        ("draws", 100),
+        ("rows", 0),
+        ("horizon", 1),
+        ("particles", 20),
+        ("refits", 0),
+        ("sbc", 0),
+        ("seed", 0),
+    ):
         value = getattr(flags, name)
         if value is None:
             continue
@@ -141,18 +152,26 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
 
     folder, config, family, group = load_run(flags.dir, flags.checkpoint)
     agent, labels = group.agents[0], environment_labels(family.train, len(family.train))
-    m, trained, episodes = read_transitions(folder, flags.checkpoint, agent.task, len(labels))
+    m, *parts = read_transitions(folder, flags.checkpoint, agent.task, len(labels))
+    trained = thinned(parts[0], len(labels), flags.rows)
+    episodes = thinned_episodes(parts[1], len(labels), flags.rows)
     believes = bool(agent.guide.latent_dim) and agent.guide.has_density
     check_posterior(flags, config, believes)
+    note = thinning_note(parts, (trained if believes else parts[0], episodes))
     others = {str(path): latent_means(path, config) for path in flags.compare}
     out = make_folder(flags.out or folder.path / "diagnose")
 
     (out / "posterior.nc").unlink(missing_ok=True)
+    if note:
+        print(note)
     stage("predicting held-out episodes")
     held_out = predict_held_out(group, episodes, flags.horizon, flags.particles, flags.seed)
     posterior = None
     if believes:
-        agents = [agent, *refits(agent, config, family, trained, flags)]
+        if len(trained) < len(parts[0]):
+            stage(f"fitting the guide to {len(trained)} transitions")
+            agent = fitted_to(agent, config, trained, flags.seed)
+        agents = [agent, *refits(agent, config, family, trained, flags.refits, flags.seed)]
         about = {"run": str(flags.dir), "round": m, "seed": flags.seed}
         about |= {"parameter": ", ".join(family.parameters), "parameter_unit": ", ".join(family.units)}
         tree, quality = weighed(agents, trained, family, about, flags)
@@ -170,8 +189,8 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     exact = "its last layer by exact Bayesian regression" if config.agent == "last-layer" else f"guide {config.guide}"
     how = "given its context" if agent.guide.context_given else exact
     title = f"{family.name}: {config.agent} agent, {how}, round {m}"
-    found = Findings(title, family, agent.task, labels, held_out, posterior)
-    settings = {name: getattr(flags, name) for name in ("horizon", "particles", "refits", "seed")}
+    found = Findings(title, family, agent.task, labels, held_out, posterior, note)
+    settings = {name: getattr(flags, name) for name in ("rows", "horizon", "particles", "refits", "seed")}
     settings["draws"] = None if posterior is None else posterior.quality[0].importance.draws
     verdicts = [{"environment": name, **asdict(one)} for name, one in found.verdicts.items()]
     numbers = {"verdicts": verdicts, "predictions": held_out.quality}
@@ -203,7 +222,8 @@ def weighed(
     stage("looking for what the posteriors miss")
     called = ", ".join(family.parameters)
     names = [f"the latent of {called} {label(context)}" for context in family.train]
-    missed = missed_by_guides(agents[0], trained, tree, names, flags.seed)
+    with progress_bar(total=len(trained), desc="elsewhere", unit="transition") as bar:
+        missed = missed_by_guides(agents[0], trained, tree, names, flags.seed, on_rows=bar.update)
     quality = [replace(one, missed=part) for one, part in zip(quality, missed, strict=True)]
     means = agents[0].posterior().mean.numpy()
     return with_parameters(tree, means, family), quality
@@ -249,24 +269,6 @@ def latent_means(path: Path, config: RunConfig) -> np.ndarray:
     if (other.family, other.agent) != (config.family, config.agent):
         raise UserError(f"--compare {path} is a {other.agent} run of {other.family}, not of {config.family}")
     return group.beliefs()[0].numpy()
-
-
-def refits(agent: Agent, config: RunConfig, family: Family, data: Transitions, flags: DiagnoseFlags) -> list[Agent]:
-    """The guide fitted again from other seeds, with the network as it is; Gaussian guides start with means apart."""
-    how = replace(
-        config.offline,
-        guide_learning_rate=REFIT_RATE,
-        min_steps=max(REFIT_STEPS, config.offline.min_steps),
-        lr_decay=True,
-        init_mean_std=0.0 if type(agent.guide).match is Guide.match else REFIT_SPREAD,
-    )
-    found = []
-    for index in progress_bar(range(flags.refits), desc="refits", unit="fit", disable=not flags.refits):
-        generator = derive_generator(flags.seed, "diagnose", "refit", index)
-        with drawing_from(generator):
-            guide = build_guide(config, family, agent.task, agent.environments)
-        found.append(agent.refit(data, guide, how, generator))
-    return found
 
 
 def calibrated(agent: Agent, data: Transitions, flags: DiagnoseFlags) -> SBC:

@@ -169,7 +169,8 @@ def fit_run(
         raise UserError(f"the share that is held out lies between 0 and 1, and is not {held_out_share}")
     refuse_one_environment(config, data)
     described = DataDescription.of(sources, data, unit, family)
-    trained, held_out = hold_out(data, held_out_share, config.seed)
+    kept = hold_out(data, held_out_share, config.seed)
+    trained, held_out = data.transitions.select(~kept), data.transitions.select(kept)
     environments = LoggedFamily.of(described)
     run = run_config(config, family, int(data.transitions.step.max()) + 1)
     if again and (path / "config.json").is_file():
@@ -182,7 +183,7 @@ def fit_run(
         elbos = train_group(run, group, trained)
         if run.calibrate:
             group.calibrate(trained, held_out, derive_generator(config.seed, "fit", "calibration"))
-        rows = fit_metrics(group, data, trained, held_out)
+        rows = fit_metrics(group, data, kept)
         folder = RunFolder.create(path, to_json(run))  # only now: an interrupted fit leaves the place free
         described.save(folder.path)
         folder.save_round(0, trained, [], group.state_dict(), ())

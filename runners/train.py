@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.logged_family import FILE
+from pyro_dynamics.datasets.logged_start import outside, start_metrics
 from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.environments.checked_env import limit_steps
 from pyro_dynamics.environments.context_text import label
@@ -23,6 +24,7 @@ from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.reuse import require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.rollouts.progress import Progress
@@ -42,7 +44,8 @@ from pyro_dynamics.runners.common.configuration import (
     to_json,
     with_choices,
 )
-from pyro_dynamics.runners.common.factory import build_group, describe_planning, require_contexts
+from pyro_dynamics.runners.common.factory import build_group, describe_planning, require_own
+from pyro_dynamics.runners.common.started_from import read_start, require_begun
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
 
@@ -63,6 +66,9 @@ class TrainFlags:
     """Folder of the run; by default runs/FAMILY-AGENT-PRESET-SEED."""
     resume: Path | None = None
     """Resume the run in this folder after its last whole round; only --rounds may be given with it."""
+    start_from: Path | None = None
+    """Begin with the transitions of another run, as a rule one of `fit`, in the place of round 0, which acts at random;
+    its environments must be those that the family trains on."""
     tracker: TrackerName = "none"
     """Where the metrics of each round are written beside the run's folder: tensorboard (DIR/tensorboard), wandb or
     trackio (the project pyro-dynamics, where these keep theirs)."""
@@ -79,10 +85,15 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = parse(arguments)
     set_threads(flags.threads)
-    path = flags.resume or flags.out or Path("runs") / default_name(flags.run)
+    path = flags.resume or flags.out or Path("runs") / default_name(flags.run, flags.start_from)
     try:
         folder = train_run(
-            flags.run, path, resume=flags.resume is not None, tracker=flags.tracker, step_limit=flags.step_limit
+            flags.run,
+            path,
+            resume=flags.resume is not None,
+            start_from=flags.start_from,
+            tracker=flags.tracker,
+            step_limit=flags.step_limit,
         )
     except KeyboardInterrupt:
         if not (path / "config.json").is_file():
@@ -98,6 +109,7 @@ def train_run(
     path: Path,
     *,
     resume: bool,
+    start_from: Path | None = None,
     tracker: TrackerName = "none",
     after_round: Callable[[int], None] | None = None,
     step_limit: float | None = None,
@@ -108,6 +120,7 @@ def train_run(
         config: the configuration.
         path: the folder.
         resume: after the last whole round of the run that is there; otherwise the folder must be new.
+        start_from: a run whose transitions take the place of round 0.
         tracker: where the metrics of each round are written beside the folder.
         after_round: called with each round that is safe on the disk; what it raises ends the training there.
         step_limit: seconds that a step of an environment may take.
@@ -120,18 +133,25 @@ def train_run(
     environments = family.make_vector(family.train * config.episodes, config.steps)
     limit_steps(environments, step_limit)
     group = build_group(config, family, environments.single_action_space)
+    start = None if start_from is None or resume else read_start(start_from, family)
+    if start is not None and (warning := outside(start, *(bound.numpy() for bound in group.agents[0].action_bounds))):
+        print(f"warning: {start_from}: {warning}", file=sys.stderr)
     if not resume:
         warn_of_task(config, family, group, step_limit)
         RunFolder.require_free(path)
     with closing(environments), lock_folder(path):  # only now: settings that make no sense have been refused
         folder = open_folder(config, path, resume)
+        if start is not None:
+            rows = start_metrics(start, family.train)
+            folder.save_round(0, start, rows, group.state_dict(), config.keep_checkpoints)
         data = folder.transitions()
         if data:
-            require_same(folder, data, family)
+            require_same(folder, family)
             group.load_state_dict(folder.checkpoint())
         print(describe_planning(config.precision, config.device))
         sizes = config.offline, len(group.agents), config.episodes
-        progress = Progress(family.train, config.rounds, config.steps, len(data), *sizes)
+        first = len(data[0]) if data else None
+        progress = Progress(family.train, config.rounds, config.steps, len(data), *sizes, first)
         tracked = open_tracker(tracker, folder.path, len(data), to_json(config))
 
         def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
@@ -173,17 +193,21 @@ def train_or_resume(
     after_round: Callable[[int], None] | None = None,
     step_limit: float | None = None,
     tracker: TrackerName = "none",
+    start_from: Path | None = None,
 ) -> RunFolder:
     """Train a run, or the rest of it where a part is there, or nothing where all of it is.
 
     Raises:
-        UserError: if the folder holds a run with other settings.
+        UserError: if the folder holds a run with other settings, or one that began with other transitions.
     """
     folder = part_there(config, path)
-    if folder is not None and is_whole(folder, config):
-        return folder
-    resume = folder is not None
-    return train_run(config, path, resume=resume, tracker=tracker, after_round=after_round, step_limit=step_limit)
+    if folder is not None:
+        require_begun(folder, find_family(config.family), start_from)
+        if is_whole(folder, config):
+            return folder
+    how: dict[str, Any] = {"tracker": tracker, "after_round": after_round, "step_limit": step_limit}
+    begun = folder is not None and folder.last_round is not None
+    return train_run(config, path, resume=folder is not None, start_from=None if begun else start_from, **how)
 
 
 def part_there(config: RunConfig, path: Path) -> RunFolder | None:
@@ -233,7 +257,8 @@ def parse(arguments: Sequence[str]) -> TrainFlags:
     defaults = guess_defaults(arguments)
     flags = tyro.cli(TrainFlags, prog="pyro-dynamics train", args=arguments, default=TrainFlags(run=defaults))
     if flags.resume is not None:
-        if replace(flags.run, rounds=defaults.rounds) != defaults or flags.out is not None:
+        changed = replace(flags.run, rounds=defaults.rounds) != defaults
+        if changed or flags.out is not None or flags.start_from is not None:
             raise UserError("--resume keeps the settings of its run: give it no other flags than --rounds")
         return flags
     find_family(flags.run.family)  # one that is not there is refused in words
@@ -277,9 +302,10 @@ def defaults_of(family: str, preset: Preset, arguments: Sequence[str]) -> RunCon
     return replace(config, online=with_choices(online, arguments))
 
 
-def default_name(config: RunConfig) -> str:
+def default_name(config: RunConfig, start_from: Path | None = None) -> str:
     """The name of a run's folder where none is given."""
-    return f"{find_family(config.family).name}-{config.agent}-{config.preset}-{config.seed}"
+    name = f"{find_family(config.family).name}-{config.agent}-{config.preset}-{config.seed}"
+    return name if start_from is None else f"{name}-from-{file_name(start_from.resolve().stem)}"
 
 
 def open_folder(config: RunConfig, path: Path, resume: bool) -> RunFolder:
@@ -294,18 +320,16 @@ def open_folder(config: RunConfig, path: Path, resume: bool) -> RunFolder:
     return folder
 
 
-def require_same(folder: RunFolder, data: Sequence[Transitions], family: Family) -> None:
+def require_same(folder: RunFolder, family: Family) -> None:
     """Refuse to resume a run whose transitions or metrics are of other environments than its family's.
 
     Raises:
         UserError: saying what does not fit.
     """
-    require_contexts(folder, family)
-    task, count = family.make_task(), len(family.train)
+    require_own(folder, family)
+    data, count = folder.transitions(), len(family.train)
     for m, rows in enumerate(data):
-        where = f"{folder.path}, transitions of round {m}"
-        rows.require_within(count, task.state_dim, task.action_dim, where)
-        rows.require_finite(where)
+        rows.require_finite(f"{folder.path}, transitions of round {m}")
     metrics = folder.metrics()
     rounds = {row["round"] for row in metrics if row["environment"] < count}
     whole = len(metrics) == len(data) * count and rounds == set(range(len(data)))
@@ -318,7 +342,7 @@ def print_returns(folder: RunFolder, family: Family) -> None:
     rows = folder.metrics()
     last = rows[-1]["round"]
     width = max(21, len(family.axis) + 2)
-    print(f"\n{family.axis:<{width}}" + f"{'random':>10}{f'round {last}':>12}{'best':>10}")
+    print(f"\n{family.axis:<{width}}" + f"{rows[0]['policy']:>10}{f'round {last}':>12}{'best':>10}")
     for k, context in enumerate(family.train):
         returns = [row["return"] for row in rows if row["environment"] == k]
         print(f"{label(context):<{width}}{returns[0]:>10.1f}{returns[-1]:>12.1f}{max(returns):>10.1f}")

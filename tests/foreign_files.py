@@ -96,13 +96,13 @@ def _checkpoint(home: Path) -> None:
 
 def _transitions(home: Path) -> None:
     folder = RunFolder.open(home / "run")
-    require_same(folder, folder.transitions(), find_family("pendulum-gravity"))
+    require_same(folder, find_family("pendulum-gravity"))
 
 
 def _metrics(home: Path) -> None:
     folder = RunFolder.open(home / "run")
     mean_returns(folder)
-    require_same(folder, folder.transitions(), find_family("pendulum-gravity"))
+    require_same(folder, find_family("pendulum-gravity"))
 
 
 def _description(home: Path) -> None:

@@ -28,9 +28,12 @@ def fitted_together(log: Log, grouping: Sequence[np.ndarray]) -> Log:
     notes = []
     if apart.any():
         row = int(order[apart.argmax()])
+        whole = log.step is not None and log.episode is not None
+        advice = "sort the rows, or name the columns episode and step"
         notes.append(
             f"{log.name}: in {int(apart.sum())} of {int(inside.sum())} places within an episode the next state is not "
-            f"the state of the following row, first in row {row}: sort the rows, or name the columns episode and step"
+            f"the state of the following row, first in row {row}: "
+            + ("they are taken as they are, and predicted one step ahead alone" if whole else advice)
         )
     missing = int((counted[same] - 1).clip(0).sum()) if log.step is not None else 0
     if missing:
@@ -64,8 +67,9 @@ def _without_leading_on(log: Log, grouping: list[np.ndarray]) -> tuple[Log, list
     rows = np.arange(len(log))
     same, counted = _neighbours(log, grouping, rows)
     border = ~same if log.episode is not None else ~same | (counted != 1)
-    leading = border & _leads_to(log, rows[:-1], rows[1:])
-    if leading.sum() * 2 <= border.sum():
+    leads = _leads_to(log, rows[:-1], rows[1:])
+    leading = border & leads
+    if leading.sum() * 2 <= border.sum() or not (leads & ~border).any():  # episodes of one row may well follow on
         return log, grouping
     note = (
         f"{log.name}: in the last row of {int(leading.sum())} of {int(border.sum()) + 1} episodes the next state is "

@@ -19,62 +19,72 @@ LONG = 20
 """Steps; longer held-out episodes are preferred, as they are predicted many steps ahead."""
 
 
-def hold_out(data: LoggedData, share: float, seed: int) -> tuple[Transitions, Transitions]:
-    """Training data, and whole held-out episodes of each environment; of a single episode its last block.
-
-    An episode ends where the next row does not continue the last one.
+def hold_out(data: LoggedData, share: float, seed: int) -> torch.Tensor:
+    """Which transitions are held out, ``[N]``: whole episodes of each environment; of a single one its last block.
 
     Args:
         data: of K environments.
-        share: of each environment's episodes (of its steps, if it has one episode), in (0, 1).
+        share: of each environment's transitions, in (0, 1), as nearly as whole episodes allow.
         seed: names the random choice of episodes.
 
     Raises:
-        UserError: if an environment has too few transitions, or none that follow on one another.
+        UserError: if an environment has too few transitions, or nothing says which follow on one another.
     """
-    rows = data.transitions
-    episodes: list[list[torch.Tensor]] = [[] for _ in data.labels]
-    for episode in rows.episodes():
-        episodes[int(rows.environment[episode[0]])].append(episode)
-    kept = torch.zeros(len(rows), dtype=torch.bool)
-    for k, own in enumerate(episodes):
-        where = f"{data.column} {label(data.labels[k])}"
-        count = sum(map(len, own))
-        if count < FEWEST:
-            raise UserError(f"{where} has {count} transitions: each environment needs {FEWEST} or more")
-        longest = max(map(len, own))
-        if longest < 2:
+    kept = torch.zeros(len(data.episode), dtype=torch.bool)
+    for k, name in enumerate(data.labels):
+        own = (data.transitions.environment == k).nonzero().squeeze(1)
+        where = f"{data.column} {label(name)}"
+        if len(own) < FEWEST:
+            raise UserError(f"{where} has {len(own)} transitions: each environment needs {FEWEST} or more")
+        own = own[data.episode[own].argsort(stable=True)]
+        counts = data.episode[own].unique_consecutive(return_counts=True)[1]
+        episodes = list(own.split(counts.tolist()))
+        longest = max(map(len, episodes))
+        if longest < 2 and not data.episodic:
             raise UserError(
                 f"{where}: every episode has length 1: no row's state is the next_state of the row before it; "
                 "log the steps in order, or give arrays episode and step"
             )
-        candidates = [episode for episode in own if len(episode) >= min(LONG, longest)]
-        if len(candidates) == 1:
-            block = max(1, math.floor(share * len(candidates[0])))
-            kept[candidates[0][-block:]] = True
-            continue
-        wanted = min(max(1, round(share * len(own))), len(candidates) - 1)
-        order = torch.randperm(len(candidates), generator=derive_generator(seed, "fit", "held out", k))
-        for index in order[:wanted].tolist():
-            kept[candidates[index]] = True
-    return rows.select(~kept), rows.select(kept)
+        generator = derive_generator(seed, "fit", "held out", k)
+        long = _shuffled([one for one in episodes if len(one) >= min(LONG, longest)], generator)
+        short = _shuffled([one for one in episodes if len(one) < min(LONG, longest)], generator)
+        if len(long) == 1:
+            candidates = [long[0][-max(1, math.floor(share * len(long[0]))) :], *short]
+        else:
+            candidates = [*long, *short][:-1]
+        wanted, found = share * len(own), 0
+        for rows in candidates:
+            if found and found + len(rows) - wanted > wanted - found:
+                break
+            kept[rows] = True
+            found += len(rows)
+    return kept
 
 
-def fit_metrics(
-    group: AgentGroup, data: LoggedData, trained: Transitions, held_out: Transitions
-) -> list[dict[str, Any]]:
-    """A row for each environment, with the keys of a round of ``train``, and how much data there was."""
+def _shuffled(episodes: list[torch.Tensor], generator: torch.Generator) -> list[torch.Tensor]:
+    return [episodes[index] for index in torch.randperm(len(episodes), generator=generator).tolist()]
+
+
+def fit_metrics(group: AgentGroup, data: LoggedData, kept: torch.Tensor) -> list[dict[str, Any]]:
+    """A row for each environment, with the keys of a round of ``train``, and how much data there was.
+
+    Args:
+        group: fitted to the rest.
+        data: of K environments.
+        kept: which transitions are held out, ``[N]``.
+    """
     mean, scale = group.beliefs()
+    trained, held_out = data.transitions.select(~kept), data.transitions.select(kept)
     right, wrong = latent_gaps(group, held_out)
-    episodes = [int(held_out.environment[episode[0]]) for episode in held_out.episodes()]
+    episodes = [len(data.episode[kept & (data.transitions.environment == k)].unique()) for k in range(len(data.labels))]
     return [
         {
             "round": 1,
             "environment": k,
             "context": context,
             "policy": "logged",
-            "return": _mean_return(held_out, k, episodes.count(k)) if data.rewarded else None,
-            "episodes": episodes.count(k),
+            "return": _mean_return(held_out, k, episodes[k]) if data.rewarded else None,
+            "episodes": episodes[k],
             "steps": int((held_out.environment == k).sum()),
             "trained_steps": int((trained.environment == k).sum()),
             "latent_mean": mean[k].tolist(),

@@ -1,7 +1,7 @@
 """Arrays by name as a log: which of them is what, checked, and the next states derived where there are none."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
@@ -9,9 +9,12 @@ from zipfile import is_zipfile
 import numpy as np
 
 from pyro_dynamics.data_files import read_arrays, require_file
+from pyro_dynamics.datasets.columns import as_array, episodes, out_of_cells, plain, require_groupable, steps
 from pyro_dynamics.datasets.continuity import fitted_together
+from pyro_dynamics.datasets.file_kinds import unreadable
 from pyro_dynamics.datasets.logged_data import ENVIRONMENT, Log
 from pyro_dynamics.datasets.next_states import with_next_states
+from pyro_dynamics.datasets.other_names import by_other_names, episodes_by_ends, only_terminations
 from pyro_dynamics.errors import UserError, first_line
 
 VECTORS = ("state", "action", "next_state")
@@ -54,8 +57,20 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
     Raises:
         UserError: if an array is missing, not of numbers, of a wrong shape or length, or not finite.
     """
-    columns = {str(name): np.asarray(array) for name, array in arrays.items()}
+    columns = {str(name): as_array(array) for name, array in arrays.items()}
+    columns = by_other_names(columns, names.given()) | columns
     found = {name: columns[name] for name in columns if name in RESERVED} | _gathered(where, columns, names)
+    found = {name: array if name in VECTORS else plain(array) for name, array in found.items()}
+    rows = len(found["state"]) if "state" in found and found["state"].ndim else 0
+    notes = []
+    if rows and not {"episode", "step"} & set(found):
+        ends = episodes_by_ends(where, columns, rows)
+        found |= {} if ends is None else {"episode": ends}
+        if "next_state" not in found and (ended := only_terminations(columns)):
+            notes.append(
+                f"{where}: {ended} is there, and no column timeouts or truncated: where a time limit ended an episode, "
+                "its last row leads into the next one"
+            )
     derived = "next_state" not in found and bool({"episode", "step"} & set(found))
     missing = [name for name in VECTORS if name not in found and not (derived and name == "next_state")]
     if missing:
@@ -65,17 +80,17 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
         for name, axes in (("state", 2), ("action", 2), ("next_state", 2), ("reward", 1))
         if name in found
     }
-    rows = len(found["state"])
     refuse_other_lengths(where, rows, found)
     next_state = numbers.get("next_state", numbers["state"])
     if numbers["state"].shape != next_state.shape:
         shapes = list(numbers["state"].shape), list(next_state.shape)
         raise UserError(f"{where}: state and next_state have the shapes {shapes[0]} and {shapes[1]}")
-    step, episode = _steps(where, found.get("step")), _episodes(where, found.get("episode"))
+    step = steps(where, found["step"]) if "step" in found else None
+    episode = episodes(where, found["episode"]) if "episode" in found else None
     used = {name for part in names.given().values() for name in part} | set(found)
-    others = {name: array for name, array in columns.items() if name not in used and array.shape == (rows,)}
-    others = _groupable(where, others, group)
+    others = _groupable(where, columns, group, rows, used)
     log = Log(where, numbers["state"], numbers["action"], next_state, numbers.get("reward"), step, episode, others)
+    log = replace(log, notes=tuple(notes))
     if derived:
         return with_next_states(log, _grouping(others, group))
     known = step is not None or episode is not None
@@ -124,54 +139,36 @@ def _gathered(where: str, columns: Mapping[str, np.ndarray], names: ColumnNames)
 
 def _side_by_side(where: str, columns: Mapping[str, np.ndarray], names: list[str]) -> np.ndarray:
     """Columns, each a number or a vector a row, as one ``[N, size]``."""
-    arrays = {name: _out_of_cells(where, name, columns[name]) for name in names}
+    arrays = {name: out_of_cells(where, name, columns[name]) for name in names}
     parts = [_numbers(where, name, array, 2 if array.ndim == 2 else 1) for name, array in arrays.items()]
     return np.concatenate([part[:, None] if part.ndim == 1 else part for part in parts], axis=1)
 
 
-def _steps(where: str, steps: np.ndarray | None) -> np.ndarray | None:
-    if steps is None:
-        return None
-    if steps.ndim != 1 or steps.dtype.kind not in "iu":
-        raise UserError(f"{where}: step must be whole numbers [N], not {steps.dtype} {list(steps.shape)}")
-    if not 0 <= int(steps.min()) <= int(steps.max()) < 2**31:
-        raise UserError(f"{where}: steps must count from 0, not from {steps.min()} to {steps.max()}")
-    return steps
-
-
-def _episodes(where: str, episode: np.ndarray | None) -> np.ndarray | None:
-    if episode is None:
-        return None
-    if episode.dtype.kind == "O" and all(isinstance(value, str) for value in episode):
-        episode = episode.astype(str)  # a table's column of text
-    if episode.ndim != 1 or episode.dtype.kind not in "iufbUS":
-        raise UserError(f"{where}: episode must be numbers or names [N], not {episode.dtype} {list(episode.shape)}")
-    if episode.dtype.kind == "f" and not np.isfinite(episode).all():
-        raise UserError(f"{where}: episode is empty in row {int((~np.isfinite(episode)).argmax())}")
-    return episode
-
-
-def _groupable(where: str, columns: dict[str, np.ndarray], group: str | None) -> dict[str, np.ndarray]:
-    """The columns of numbers and of text; a gap in one that is grouped by is refused."""
+def _groupable(
+    where: str, columns: dict[str, np.ndarray], group: str | None, rows: int, used: Iterable[str]
+) -> dict[str, np.ndarray]:
+    """The columns of numbers and of text, one value in each row; those to group by must be such, and may be parts."""
+    wanted = _wanted(columns, group)
     found: dict[str, np.ndarray] = {}
-    for name, array in columns.items():
-        if array.dtype.kind == "O":
-            gaps = np.array([not isinstance(value, str) for value in array])
-            if gaps.any() and name in (group or ENVIRONMENT).split(","):
-                row = int(gaps.argmax())
-                raise UserError(f"{where}: {name} is {_cell(array[row])} in row {row}, and no text as in other rows")
-            if not gaps.any():
-                found[name] = array.astype(str)
-        elif array.dtype.kind in "iufbU":
-            found[name] = array
+    for name in columns:
+        if name in wanted or name not in used:
+            array = plain(columns[name])
+            if name in wanted:
+                require_groupable(where, name, array, rows)
+            if array.shape == (rows,) and array.dtype.kind in "iufbU":
+                found[name] = array
     return found
 
 
 def _grouping(columns: Mapping[str, np.ndarray], group: str | None) -> list[np.ndarray]:
     """The columns that environments differ in, as far as they are there."""
+    return [columns[name] for name in _wanted(columns, group)]
+
+
+def _wanted(columns: Mapping[str, np.ndarray], group: str | None) -> list[str]:
+    """The names of those."""
     wanted = group or ENVIRONMENT
-    names = [wanted] if wanted in columns else wanted.split(",")
-    return [columns[name] for name in names if name in columns]
+    return [name for name in ([wanted] if wanted in columns else wanted.split(",")) if name in columns]
 
 
 def refuse_other_lengths(where: str, rows: int, arrays: Mapping[str, np.ndarray]) -> None:
@@ -184,7 +181,7 @@ def refuse_other_lengths(where: str, rows: int, arrays: Mapping[str, np.ndarray]
 
 
 def _numbers(where: str, name: str, array: np.ndarray, axes: int) -> np.ndarray:
-    array = _out_of_cells(where, name, array)
+    array = out_of_cells(where, name, array)
     if array.dtype.kind not in "fiub":
         raise UserError(f"{where}: {name} must be numbers, not {array.dtype}")
     if array.ndim != axes or 0 in array.shape[1:]:
@@ -192,27 +189,6 @@ def _numbers(where: str, name: str, array: np.ndarray, axes: int) -> np.ndarray:
         raise UserError(f"{where}: {name} has the shape {list(array.shape)}, and must be {wanted}")
     refuse_not_finite(where, name, array)
     return array.astype(np.float64)
-
-
-def _out_of_cells(where: str, name: str, cells: np.ndarray) -> np.ndarray:
-    """Numbers out of a table's cells, each of which is a number or a list of as many as in the first row."""
-    if cells.dtype.kind != "O":
-        return cells
-    parts: list[np.ndarray] = []
-    for row, cell in enumerate(cells):
-        try:
-            part = np.asarray(cell, dtype=np.float64)  # of None it makes NaN
-        except (TypeError, ValueError):
-            raise UserError(f"{where}: {name} is {_cell(cell)} in row {row}, and not a number") from None
-        if parts and part.shape != parts[0].shape:
-            sizes = [list(part.shape), list(parts[0].shape)]
-            raise UserError(f"{where}: {name} has the shape {sizes[0]} in row {row}, and {sizes[1]} in the first row")
-        parts.append(part)
-    return np.stack(parts) if parts else np.zeros(0)
-
-
-def _cell(cell: Any) -> str:
-    return "empty" if cell is None or cell != cell else repr(cell)[:40]
 
 
 def refuse_not_finite(where: str, name: str, array: np.ndarray) -> None:
@@ -243,10 +219,7 @@ def read_npz(file: Path, group: str | None = None, names: ColumnNames | None = N
         require_file(file)
         with file.open("rb") as content:  # is_zipfile would report an unreadable file as another kind
             if not is_zipfile(content):
-                raise UserError(
-                    f"{file} is not an .npz file: save one by numpy.savez(file, state=..., action=..., ...); "
-                    "export --npz writes a run as one"
-                )
+                raise unreadable(file, ".npz", "its end is missing")
         arrays = read_arrays(file)
     except (OSError, ValueError) as fault:
         raise UserError(f"{file} cannot be read: {first_line(fault)}") from None

@@ -69,6 +69,8 @@ class LoggedData:
 
     Attributes:
         transitions: N of them, whose ``environment`` counts from 0; their rewards are 0 where none were logged.
+        episode: to which episode each belongs, ``[N]``: as the log says, or else as rows continue one another.
+        episodic: whether the log names its episodes.
         labels: what each environment is called: numbers where the column held quantities, else names.
         column: what they were grouped by.
         rewarded: whether there were rewards.
@@ -77,6 +79,8 @@ class LoggedData:
     """
 
     transitions: Transitions
+    episode: Tensor
+    episodic: bool
     labels: tuple[Context, ...]
     column: str
     rewarded: bool
@@ -93,7 +97,8 @@ class LoggedData:
         if name not in names:
             raise UserError(f"there is no environment {name!r} in the data: it has {', '.join(names)}")
         k = names.index(name)
-        return replace(self, transitions=self.transitions.of([k]), labels=(self.labels[k],))
+        own = self.episode[self.transitions.environment == k]
+        return replace(self, transitions=self.transitions.of([k]), episode=own, labels=(self.labels[k],))
 
 
 def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) -> LoggedData:
@@ -112,19 +117,21 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
     if group is None and all(ENVIRONMENT in log.columns for log in logs):
         group = ENVIRONMENT
     if group is not None or (len(logs) == 1 and not one_alone):
-        parts = [_column(log, group) for log in logs]
+        columns = [_column(log, group) for log in logs]
     else:
-        parts = [np.full(len(log), name) for log, name in zip(logs, _short_names(logs), strict=True)]
-    labels, index = _labels(np.concatenate(parts))
+        columns = [np.full(len(log), name) for log, name in zip(logs, _short_names(logs), strict=True)]
+    labels, index = _labels(np.concatenate(columns))
     rewarded = all(log.reward is not None for log in logs)
     environments = np.split(index, np.cumsum([len(log) for log in logs])[:-1])
-    data = Transitions.concatenate(
-        [_transitions(log, torch.from_numpy(own), rewarded) for log, own in zip(logs, environments, strict=True)]
-    )
+    parts = [_transitions(log, own, rewarded) for log, own in zip(logs, environments, strict=True)]
+    counts = np.cumsum([0, *(int(episode.max()) + 1 for _, episode in parts)])
+    data = Transitions.concatenate([rows for rows, _ in parts])
+    episode = torch.cat([episode + int(count) for (_, episode), count in zip(parts, counts, strict=False)])
     low = np.min([log.action.min(0) if log.bounds is None else log.bounds[0] for log in logs], axis=0)
     high = np.max([log.action.max(0) if log.bounds is None else log.bounds[1] for log in logs], axis=0)
     notes = tuple(note for log in logs for note in log.notes)
-    return LoggedData(data, labels, group or "data set", rewarded, (low, high), notes)
+    episodic = all(log.episode is not None for log in logs)
+    return LoggedData(data, episode, episodic, labels, group or "data set", rewarded, (low, high), notes)
 
 
 def _column(log: Log, group: str | None) -> np.ndarray:
@@ -145,7 +152,7 @@ def _column(log: Log, group: str | None) -> np.ndarray:
     bad = np.flatnonzero(~np.isfinite(values)) if values.dtype.kind == "f" else np.zeros(0, int)
     if len(bad):
         raise UserError(f"{log.name}: {group} is {values[bad[0]]} in row {bad[0]} ({len(bad)} of {len(log)} rows)")
-    return values
+    return values + 0.0 if values.dtype.kind == "f" else values  # which turns -0 into 0
 
 
 def _short_names(logs: Sequence[Log]) -> list[str]:
@@ -167,23 +174,43 @@ def _labels(values: np.ndarray) -> tuple[tuple[Context, ...], np.ndarray]:
     return tuple(str(value) for value in unique.tolist()), index
 
 
-def _transitions(log: Log, environment: Tensor, rewarded: bool) -> Transitions:
-    """The rows of a log, each episode in the order of its steps."""
+def _transitions(log: Log, environment: np.ndarray, rewarded: bool) -> tuple[Transitions, Tensor]:
+    """The rows of a log, each episode in the order of its steps; and a number of the episode of each, ``[n]``."""
     order = np.arange(len(log))
-    step = log.step
+    step, episode = log.step, None
     if log.episode is not None:
-        keys = (order if step is None else step, np.unique(log.episode, return_inverse=True)[1])
-        order = np.lexsort(keys)
-        if step is None:
-            step = _counted(keys[1][order])[np.argsort(order)]
+        counted = np.unique(log.episode, return_inverse=True)[1]  # each environment may count its own
+        order = np.lexsort((order if step is None else step, environment, counted))
+        episode = np.cumsum(_begins(counted[order], environment[order])) - 1
+        step = _counted(episode)[np.argsort(order)] if step is None else step
     if step is None:
-        step = _counted(_pieces(log, environment.numpy()))
+        step = _counted(_pieces(log, environment))
     rewards = log.reward if rewarded and log.reward is not None else np.zeros(len(log))
     state, action, next_state, reward = (
         torch.from_numpy(part.astype(np.float32)) for part in (log.state, log.action, log.next_state, rewards)
     )
-    rows = Transitions(state, action, next_state, reward, environment, torch.from_numpy(step.astype(np.int64)))
-    return rows.select(torch.from_numpy(order))
+    rows = Transitions(
+        state, action, next_state, reward, torch.from_numpy(environment), torch.from_numpy(step.astype(np.int64))
+    ).select(torch.from_numpy(order))
+    return rows, _followed(rows, log.step is not None) if episode is None else torch.from_numpy(episode)
+
+
+def _followed(rows: Transitions, counted: bool) -> Tensor:
+    """A number of the episode of each row ``[n]``, where the log names none: of rows that continue one another.
+
+    Measured next states are often not the next row's state to the last digit; then an episode continues as long as
+    the steps of an environment count by one, if they are known.
+    """
+    episode = torch.empty(len(rows), dtype=torch.long)
+    found = rows.episodes()
+    for number, one in enumerate(found):
+        episode[one] = number
+    if counted and len(found) == len(rows):
+        order = rows.environment.argsort(stable=True)
+        own, step = rows.environment[order], rows.step[order]
+        begins = torch.cat([torch.tensor([True]), (own[1:] != own[:-1]) | (step[1:] != step[:-1] + 1)])
+        episode[order] = begins.cumsum(0) - 1
+    return episode
 
 
 def _pieces(log: Log, environment: np.ndarray) -> np.ndarray:
@@ -194,8 +221,13 @@ def _pieces(log: Log, environment: np.ndarray) -> np.ndarray:
 
 def _counted(pieces: np.ndarray) -> np.ndarray:
     """0, 1, 2 ... within each run of equal values, ``[n]``."""
-    starts = np.flatnonzero(np.concatenate([[True], pieces[1:] != pieces[:-1]]))
+    starts = np.flatnonzero(_begins(pieces))
     return np.arange(len(pieces)) - np.repeat(starts, np.diff([*starts, len(pieces)]))
+
+
+def _begins(*columns: np.ndarray) -> np.ndarray:
+    """Whether a row differs in one of the columns from the row before it, ``[n]``; the first does."""
+    return np.concatenate([[True], np.any([column[1:] != column[:-1] for column in columns], axis=0)])
 
 
 def refuse_other_sizes(logs: Sequence[Log]) -> None:

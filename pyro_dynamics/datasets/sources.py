@@ -7,11 +7,13 @@ from typing import Any, TypeAlias
 
 import pandas
 
+from pyro_dynamics.datasets.file_kinds import READ
+from pyro_dynamics.datasets.hdf5_data import ENDINGS, read_hdf5
 from pyro_dynamics.datasets.lerobot_data import is_lerobot, read_lerobot
 from pyro_dynamics.datasets.log_arrays import ColumnNames, log_of_arrays, read_npz
 from pyro_dynamics.datasets.logged_data import Log, LoggedData, group_logs
 from pyro_dynamics.datasets.minari_data import read_minari
-from pyro_dynamics.datasets.table_data import TABLES, log_of_table, read_table
+from pyro_dynamics.datasets.table_data import TABLES, ending, log_of_table, read_table
 from pyro_dynamics.errors import UserError
 
 Source: TypeAlias = str | os.PathLike[str] | pandas.DataFrame | Mapping[str, Any]
@@ -25,9 +27,10 @@ def read_data(
     """Logged data, grouped into environments (see :func:`~pyro_dynamics.datasets.logged_data.group_logs`).
 
     Args:
-        data: one source or several. A path ends in ``.npz``, ``.csv``, ``.tsv`` or ``.parquet``, or is the folder of a
-            LeRobot or Minari data set; other text is the id of a Minari data set. A DataFrame has the columns of a CSV
-            file, and a mapping the arrays of an ``.npz``: ``state [N, S]``, ``action [N, A]``, ``next_state [N, S]``.
+        data: one source or several. A path ends in ``.npz``, ``.csv``, ``.tsv`` (also ``.gz`` of these), ``.parquet``,
+            ``.hdf5`` or ``.h5``, or is the folder of a LeRobot or Minari data set; other text is the id of a Minari
+            data set. A DataFrame has the columns of a CSV file, and a mapping the arrays of an ``.npz``:
+            ``state [N, S]``, ``action [N, A]``, ``next_state [N, S]``.
         group: the column to group by, or several of quantities, written mass,damping.
         names: what its columns are called, where they have other names.
 
@@ -36,7 +39,7 @@ def read_data(
     """
     sources = sources_of(data)
     if not sources:
-        raise UserError("name a file (.npz, .csv, .tsv, .parquet), or a LeRobot or Minari data set")
+        raise UserError(f"name a file ({READ}), or a LeRobot or Minari data set")
     return group_logs([read_log(source, group, names) for source in sources], group)
 
 
@@ -64,11 +67,13 @@ def read_log(source: Source, group: str | None = None, names: ColumnNames | None
     if not isinstance(source, str | os.PathLike):
         raise UserError(f"logged data is a path, a DataFrame or a dict of arrays, not {type(source).__name__}")
     path = Path(source)
-    if path.suffix.lower() in TABLES and (path.is_file() or not path.exists()):
+    if ending(path) in TABLES and (path.is_file() or not path.exists()):
         return read_table(path, group, names)
+    if path.suffix.lower() in ENDINGS and path.is_file():
+        return read_hdf5(path, group, names)
     if path.is_file():
         return read_npz(path, group, names)
-    if path.suffix == ".npz":
+    if path.suffix in (".npz", *ENDINGS):
         raise UserError(f"there is no file {path}")
     if is_lerobot(path):
         return read_lerobot(path, group, names)

@@ -1,33 +1,43 @@
 """Logged transitions out of tables: CSV and Parquet files, and pandas' DataFrames."""
 
 import csv
+import gzip
 import warnings
+import zlib
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import pandas
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
 from pyro_dynamics.data_files import require_file
+from pyro_dynamics.datasets.file_kinds import kind_of, unreadable
 from pyro_dynamics.datasets.log_arrays import VECTORS, ColumnNames, log_of_arrays
 from pyro_dynamics.datasets.logged_data import Log
 from pyro_dynamics.errors import UserError, first_line
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
+SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 TABLES = (*SEPARATORS, ".parquet")
 """Endings of the files that are read here."""
 
 
+def ending(file: Path) -> str:
+    """How the name of a file ends, in small letters, with the ending of what is packed in a ``.gz``."""
+    last = file.suffix.lower()
+    return file.with_suffix("").suffix.lower() + last if last == ".gz" else last
+
+
 def read_table(file: Path, group: str | None, names: ColumnNames) -> Log:
-    """The rows of a ``.csv``, ``.tsv`` or ``.parquet`` file; see :func:`log_of_table`.
+    """The rows of a ``.csv``, ``.tsv`` (or such a ``.gz``) or ``.parquet`` file; see :func:`log_of_table`.
 
     Raises:
         UserError: if it cannot be read, or is not a table of transitions.
     """
-    frame = read_parquet(file) if file.suffix.lower() == ".parquet" else read_csv(file)
+    frame = read_parquet(file) if ending(file) == ".parquet" else read_csv(file)
     return log_of_table(str(file), frame, group, names)
 
 
@@ -45,7 +55,7 @@ def log_of_table(where: str, frame: pandas.DataFrame, group: str | None, names: 
     """
     named = [name for name in frame.index.names if name is not None and name not in frame.columns]
     frame = frame.reset_index(level=named) if named else frame
-    columns = [str(name) for name in frame.columns]
+    columns = [str(name).strip() for name in frame.columns]
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice:
         raise UserError(f"{where} has more than one column {', '.join(map(repr, twice))}")
@@ -58,12 +68,14 @@ def _array(column: pandas.Series) -> np.ndarray:
     """A column as numpy has it: numbers, or objects where it holds text, lists or gaps."""
     if isinstance(column.dtype, pandas.CategoricalDtype):
         column = pandas.Series(column.to_numpy())  # as numbers, where its categories are numbers
+    if isinstance(column.dtype, pandas.SparseDtype):
+        column = column.sparse.to_dense()
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
         return column.to_numpy()
     if pandas.api.types.is_bool_dtype(column.dtype) or pandas.api.types.is_numeric_dtype(column.dtype):
         whole = not column.isna().any()  # pandas' own kinds of numbers know gaps
         return column.to_numpy(dtype=column.dtype.numpy_dtype if whole else np.float64, na_value=np.nan)
-    return column.to_numpy(dtype=object)
+    return column.to_numpy(dtype=object, na_value=None)
 
 
 def _vectors(array: np.ndarray) -> np.ndarray:
@@ -78,26 +90,47 @@ def read_csv(file: Path) -> pandas.DataFrame:
     Raises:
         UserError: if there is none, or a row has more cells than the first line.
     """
-    separator = SEPARATORS[file.suffix.lower()]
+    separator = SEPARATORS[ending(file)]
     with _in_one_line(file):
         require_file(file)
-        with file.open(newline="", encoding="utf-8-sig") as text:
-            names = next(csv.reader(text, delimiter=separator), [])
+        if kind_of(file) not in (None, ".csv.gz" if _packed(file) else None):
+            raise unreadable(file, ending(file), "it is no text")
+        with _text(file) as text:
+            names = [name.strip() for name in next(csv.reader(text, delimiter=separator), [])]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise UserError(f"{file} has more than one column {', '.join(map(repr, twice))}")
         if len(names) == 1 and ";" in names[0]:
             raise UserError(f"{file} is separated by semicolons: save it with commas, and numbers with points")
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _text(file) as text:
             warnings.simplefilter("error", ParserWarning)  # of rows that are longer than the first line
-            return pandas.read_csv(
-                file,
-                sep=separator,
-                index_col=False,
-                encoding="utf-8-sig",
-                low_memory=False,
-                on_bad_lines="error",
+            frame = pandas.read_csv(
+                text, sep=separator, index_col=False, low_memory=False, on_bad_lines="error", skipinitialspace=True
             )
+        if len(frame) and frame.iloc[-1].isna().any():
+            _refuse_cut(file, len(names), separator)
+        return frame
+
+
+def _text(file: Path) -> TextIO:
+    how: dict[str, Any] = {"mode": "rt", "newline": "", "encoding": "utf-8-sig"}
+    return gzip.open(file, **how) if _packed(file) else file.open(**how)
+
+
+def _packed(file: Path) -> bool:
+    return file.suffix.lower() == ".gz"
+
+
+def _refuse_cut(file: Path, columns: int, separator: str) -> None:
+    """Raises :class:`UserError` where the last line ends before its last cell: more rows are missing below it."""
+    with _text(file) as text:
+        last = deque(text, maxlen=1)
+    cells = len(next(csv.reader(last, delimiter=separator), []))
+    if 0 < cells < columns:
+        raise UserError(
+            f"{file} is damaged, or cut off: its last line has {cells} of {columns} cells; copy or write it anew, or "
+            "remove that line"
+        )
 
 
 def read_parquet(file: Path, columns: list[str] | None = None) -> pandas.DataFrame:
@@ -139,5 +172,11 @@ def _in_one_line(file: Path) -> Iterator[None]:
         raise UserError(f"{file} is not a table that can be read: {why}") from None
     except UnicodeDecodeError:
         raise UserError(f"{file} is not text in UTF-8") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as fault:
+        raise unreadable(file, ".csv.gz", first_line(fault)) from None
     except (OSError, ValueError, csv.Error) as fault:
+        if ending(file) == ".parquet" and file.is_file() and not getattr(fault, "errno", None):
+            raise unreadable(
+                file, ".parquet", "its end is missing" if "footer" in str(fault) else first_line(fault)
+            ) from None
         raise UserError(f"{file} cannot be read: {first_line(fault)}") from None

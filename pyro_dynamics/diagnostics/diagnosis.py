@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,7 +83,12 @@ def posterior_quality(tree: "DataTree", chain: int = 0) -> list[PosteriorQuality
 
 
 def missed_by_guides(
-    agent: Agent, data: Transitions, tree: "DataTree", names: Sequence[str], seed: int
+    agent: Agent,
+    data: Transitions,
+    tree: "DataTree",
+    names: Sequence[str],
+    seed: int,
+    on_rows: Callable[[int], object] = lambda rows: None,
 ) -> list[Missed | None]:
     """How much of each environment's posterior lies where its guide has no draws.
 
@@ -93,6 +98,7 @@ def missed_by_guides(
         tree: from :func:`~pyro_dynamics.diagnostics.posterior.datatree.to_datatree`, with the guide's draws.
         names: of the K environments, for people.
         seed: names the random streams.
+        on_rows: called during the work with the number of further transitions that are done.
     """
     rng = np.random.default_rng(seed)
     own = tree["posterior"]["e"].sel(chain=0).to_numpy().astype(float)  # [S, K, d]
@@ -106,7 +112,7 @@ def missed_by_guides(
         places.append(proposals(prior, others, [name for j, name in enumerate(names) if j != k]))
         made.append(defensive(own[:, k], places[k], rng))
     latents = torch.from_numpy(np.stack([one.draws for one in made], 1)).float()
-    log_p = log_joint_of_environments(agent, data, latents).numpy()
+    log_p = log_joint_of_environments(agent, data, latents, lambda rows, _: on_rows(len(rows))).numpy()
     return [missed_mass(log_p[:, k], one, own[:, k], places[k]) for k, one in enumerate(made)]
 
 

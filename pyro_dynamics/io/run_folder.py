@@ -1,6 +1,7 @@
 """The folder of a run: configuration, metrics, transitions and checkpoints."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from pyro_dynamics.io.shared_zip import is_zip, open_zip
 from pyro_dynamics.io.untrusted_folders import require_inside, require_own_code, stamped, unstamped
 from pyro_dynamics.transitions import Transitions
 
+DIGESTS = "transitions"
+"""Under this name a checkpoint has the SHA-256 of the transitions of each round up to its own."""
+
 
 def is_content(path: Path) -> bool:
     """Whether this is more than what is left of a run that was killed before it had a configuration."""
@@ -26,7 +30,8 @@ class RunFolder:
     """``config.json``, ``metrics.jsonl``, ``transitions/round-000.npz`` ... and ``checkpoints/round-000.pt`` ...
 
     A round counts once its checkpoint, which is written last, is there; what a killed run left of a later round is
-    ignored and written again. A checkpoint of more than 15 MiB has further files, ``round-000.pt.1`` and so on.
+    ignored and written again. A checkpoint of more than 15 MiB has further files, ``round-000.pt.1`` and so on. Each
+    has the SHA-256 of every round's transitions up to its own: what belongs to another run is found out.
 
     Args:
         path: the folder.
@@ -126,7 +131,7 @@ class RunFolder:
         write_whole(self._transitions(m), lambda file: np.savez(file, allow_pickle=False, **data.arrays()))
         earlier = [row for row in self.metrics() if row["round"] < m]
         write_json_lines(self.path / "metrics.jsonl", [*earlier, *rows])
-        save_state(self._checkpoint(m), state)
+        save_state(self._checkpoint(m), {**state, DIGESTS: [self._digest(n) for n in range(m + 1)]})
         for old in range(m):
             if old not in keep:
                 drop_state(self._checkpoint(old))
@@ -153,12 +158,30 @@ class RunFolder:
         last = self.last_round
         return [] if last is None else [Transitions.load(self._transitions(m)) for m in range(last + 1)]
 
+    def require_sizes(self, environments: int, state_dim: int, action_dim: int) -> None:
+        """Refuse a run whose transitions are of other environments than its configuration says.
+
+        A run may have been copied without its transitions, which acting does not need.
+
+        Args:
+            environments: K.
+            state_dim: S.
+            action_dim: A.
+
+        Raises:
+            UserError: naming the round and what does not fit.
+        """
+        for m in range(-1 if self.last_round is None else self.last_round, -1, -1):
+            if self._transitions(m).is_file():
+                where = f"{self.path}, transitions of round {m}"
+                Transitions.load(self._transitions(m)).require_within(environments, state_dim, action_dim, where)
+
     def checkpoint(self, m: int | None = None) -> dict[str, Any]:
         """The state saved with round m, the newest by default.
 
         Raises:
             UserError: if there is none, or the file is not a checkpoint or holds numbers that are not finite, or a part
-                of it is missing or of another.
+                of it is missing or of another, or the transitions are not those that it was saved with.
         """
         m = self.last_round if m is None else m
         if m is None:
@@ -168,7 +191,23 @@ class RunFolder:
             raise UserError(f"{self.path} has no checkpoint of round {m}: it has {self._rounds()}")
         state = load_state(file)
         require_finite(file, state)
+        self._require_own_transitions(file, m, state.get(DIGESTS))
         return state
+
+    def _require_own_transitions(self, file: Path, m: int, digests: object) -> None:
+        """Refuse transitions that another run put here, or a checkpoint of another; older runs hold no digests."""
+        for n, digest in zip(range(m + 1), digests if isinstance(digests, list) else [], strict=False):
+            found = self._digest(n)
+            if None not in (found, digest) and found != digest:
+                raise UserError(
+                    f"{self._transitions(n)} is not what {file.name} was saved with: one of them was replaced, or is "
+                    "of another run; bring back the run's own, or train again"
+                )
+
+    def _digest(self, m: int) -> str | None:
+        """Of a round's transitions as a file; None where it is not there."""
+        file = self._transitions(m)
+        return sha256(file.read_bytes()).hexdigest() if file.is_file() else None
 
     def _transitions(self, m: int) -> Path:
         return self.path / "transitions" / f"round-{m:03d}.npz"

@@ -58,6 +58,7 @@ class Findings:
         labels: of the environments.
         held_out: predictions of the last round's episodes.
         posterior: None for an agent without one.
+        note: what of the data was left out, for people.
     """
 
     title: str
@@ -66,6 +67,7 @@ class Findings:
     labels: list[str]
     held_out: HeldOut
     posterior: Posterior | None
+    note: str = ""
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
@@ -114,6 +116,7 @@ def _verdicts(found: Findings) -> Section:
         "Each environment has a posterior over its latent, given the network, and is judged separately. The network "
         "is fixed: the uncertainty of its weights shows only in the predictions."
     ]
+    words += [found.note] if found.note else []
     words += [f"{word}: {MEANINGS[word]}" for word in found.by_word]
     rows = [[label, one.word, one.why] for label, one in found.verdicts.items()]
     return Section("Verdict", words, [Table([found.family.axis, "verdict", "why"], rows)])

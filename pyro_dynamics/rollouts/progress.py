@@ -33,6 +33,7 @@ class Progress:
         offline: sizes of a training.
         agents: which share the environments, each with a training of its own.
         episodes: of each environment in a round.
+        first: transitions of round 0, where they are known.
     """
 
     def __init__(
@@ -44,10 +45,12 @@ class Progress:
         offline: OfflineConfig,
         agents: int = 1,
         episodes: int = 1,
+        first: int | None = None,
     ) -> None:
         self.contexts, self.rounds, self.steps = contexts, rounds, steps
         self.offline, self.agents = offline, agents
         self.simulated = len(contexts) * episodes
+        self.first = steps * self.simulated if first is None else first
         self.returns: Tensor | None = None
         self.elbo: float | None = None  # of the last epoch, in nats for each transition
         self.round, self.index = done, 0
@@ -119,7 +122,7 @@ class Progress:
 
     def _rows(self, m: int) -> int:
         """Transitions that an agent trains on in round m, or a little more where episodes ended early."""
-        return max(m * self.steps * self.simulated // self.agents, 1)
+        return max((self.first + (m - 1) * self.steps * self.simulated) // self.agents, 1)
 
     def _gradient_steps(self, m: int) -> int:
         """Of round m, of all agents."""

@@ -132,21 +132,28 @@ def load_run(
 
 
 def family_of(folder: RunFolder, config: RunConfig) -> Family:
-    """The registered family of a run, or what stands for it where the run was fitted to logged data."""
+    """The registered family of a run, or what stands for it where the run was fitted to logged data.
+
+    Raises:
+        UserError: if what the run holds is of another one.
+    """
     data = DataDescription.load(folder.path)
-    if data is not None:
-        return LoggedFamily.of(data)
-    family = find_family(config.family)
-    require_contexts(folder, family)
+    family = find_family(config.family) if data is None else LoggedFamily.of(data)
+    require_own(folder, family)
     return family
 
 
-def require_contexts(folder: RunFolder, family: Family) -> None:
-    """Refuse a run of a family of that name that has other contexts now: its latents would have the wrong names.
+def require_own(folder: RunFolder, family: Family) -> None:
+    """Refuse a run whose metrics or transitions are of other environments than its family's.
+
+    A family of that name may have other contexts now: then the latents would have the wrong names. Whether transitions
+    and checkpoint belong together :meth:`RunFolder.checkpoint` finds out.
 
     Raises:
         UserError: with both.
     """
+    task = family.make_task()
+    folder.require_sizes(len(family.train), task.state_dim, task.action_dim)
     trained = {row["environment"]: row["context"] for row in folder.metrics()}
     there = [trained[k] for k in sorted(trained)]
     rows, own = ([tuple(np.atleast_1d(context)) for context in contexts] for contexts in (there, family.train))

@@ -242,7 +242,7 @@ def test_other_mistakes_are_refused_in_words(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "latin.csv").write_bytes("größe,b\n1,2\n".encode("latin-1"))
     assert "not text in UTF-8" in refused(["fit", str(tmp_path / "latin.csv")], capsys)
     (tmp_path / "junk.parquet").write_bytes(b"junk")
-    assert "junk.parquet cannot be read" in refused(["fit", str(tmp_path / "junk.parquet")], capsys)
+    assert "junk.parquet is not a .parquet file" in refused(["fit", str(tmp_path / "junk.parquet")], capsys)
     with pytest.raises(UserError, match="not int"):
         read_log(3)
     assert source_names([file, table()]) == (str(file), "the data")

@@ -317,3 +317,20 @@ def test_other_mistakes_are_refused_in_words(log: Path, tmp_path: Path, capsys: 
     assert not (tmp_path / "never").exists()
     message = refused(["fit", str(log), "--group", "gravity", "--family", "halfcheetah-tilt"], capsys)
     assert "3 and 1 entries, not 18 and 6" in message
+
+
+def test_a_large_run_is_judged_on_a_part_and_says_so(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judge = ["diagnose", str(run), "--draws", "120", "--horizon", "5", "--particles", "20", "--out", str(tmp_path)]
+    assert main([*judge, "--rows", "90"]) == 0
+    printed = capsys.readouterr().out
+    assert "of 360 transitions that were trained on 90 are taken" in printed
+    assert "of 120 held-out transitions 90 are predicted" in printed
+    stored = json.loads((tmp_path / "diagnostics.json").read_text())
+    assert stored["settings"]["rows"] == 90
+    assert [one["transitions"] for one in stored["predictions"]] == [30] * 3
+    assert "90 are taken" in (tmp_path / "report.md").read_text()
+    assert all(max(map(abs, one["importance"]["shift"])) < 1 for one in stored["quality"])
+    assert main([*judge, "--rows", "0"]) == 0
+    assert "are taken" not in capsys.readouterr().out

@@ -1,0 +1,94 @@
+"""Logged transitions in the place of a training's first round, which would act at random."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pyro_dynamics.datasets.logged_family import DataDescription
+from pyro_dynamics.environments import Context, Family
+from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.transitions import Transitions
+
+
+def logged_start(folder: RunFolder, logged: Family, family: Family) -> Transitions:
+    """All transitions of a run, their environments numbered as a family numbers its training contexts.
+
+    Args:
+        folder: of a fit, or of a training.
+        logged: its own environments.
+        family: that is to be trained on.
+
+    Returns:
+        The transitions; where no rewards were logged these are the task's.
+
+    Raises:
+        UserError: if states, actions or contexts are not those of the family.
+    """
+    rounds = folder.transitions()
+    if not rounds:
+        raise UserError(f"{folder.path} holds no transitions to start from")
+    rows, task, where = Transitions.concatenate(rounds), family.make_task(), f"{folder.path} for {family.name}"
+    rows.require_of(len(logged.train), task.state_dim, task.action_dim, where)
+    rows.require_finite(where)
+    numbers = np.array([_number(family, context) for context in logged.train])
+    if sorted(numbers) != list(range(len(family.train))):
+        there, wanted = (" ".join(map(label, contexts)) for contexts in (logged.train, family.train))
+        raise UserError(
+            f"{folder.path} has transitions of {logged.axis} {there}, and {family.name} trains on {family.axis} "
+            f"{wanted}: fit to data of these and no others, or train a family with the contexts of the data"
+        )
+    described = DataDescription.load(folder.path)
+    reward = rows.reward
+    if described is not None and not described.rewarded:
+        reward = task.reward(rows.state, rows.action, rows.next_state)
+    numbered = rows.environment.new_tensor(numbers)[rows.environment]
+    return Transitions(rows.state, rows.action, rows.next_state, reward, numbered, rows.step)
+
+
+def _number(family: Family, context: Context) -> int:
+    """Which training context of a family this is, to seven digits (logs are often float32); -1 if it is none."""
+    try:
+        context = family.parse_context(context)
+    except UserError:
+        return -1
+    for k, own in enumerate(family.train):
+        if context == own or (family.numeric and np.allclose(np.atleast_1d(context), np.atleast_1d(own), rtol=1e-6)):
+            return k
+    return -1
+
+
+def outside(data: Transitions, low: np.ndarray, high: np.ndarray) -> str | None:
+    """A warning where logged actions lie outside of the bounds ``[A]`` of the environment, which no plan ever does."""
+    actions = data.action.numpy()
+    slack = 1e-3 * (high - low)
+    out = ((actions < low - slack) | (actions > high + slack)).any(1)
+    if not out.any():
+        return None
+    return (
+        f"{int(out.sum())} of {len(data)} logged actions lie outside of the bounds {low.tolist()} to {high.tolist()} "
+        "of the environment: are they in its unit?"
+    )
+
+
+def start_metrics(data: Transitions, contexts: Sequence[Context]) -> list[dict[str, Any]]:
+    """Round 0 of ``metrics.jsonl``: a row for each environment, with the mean return of its logged episodes."""
+    owners = [int(data.environment[rows[0]]) for rows in data.episodes()]
+    return [
+        {
+            "round": 0,
+            "environment": k,
+            "context": context,
+            "policy": "logged",
+            "return": float(data.reward[data.environment == k].double().sum()) / owners.count(k),
+            "episodes": owners.count(k),
+            "steps": int((data.environment == k).sum()),
+            "latent_mean": None,
+            "latent_sd": None,
+            "log_likelihood": None,
+            "log_likelihood_wrong_latent": None,
+        }
+        for k, context in enumerate(contexts)
+    ]
