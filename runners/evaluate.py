@@ -166,7 +166,7 @@ def require_whole(contexts: Sequence[Mapping[str, Any]]) -> None:
     """
     runs = [run for context in contexts for run in context["episodes"]]
     if cut := [run["faults"][0] for run in runs if "faults" in run]:
-        raise UserError(f"{len(cut)} of {len(runs)} episodes were cut short, and are in no mean, the first so: {cut[0]}")
+        raise UserError(f"{len(cut)} of {len(runs)} episodes were cut short and are in no mean, the first so: {cut[0]}")
 
 
 def name_of(flags: EvaluateFlags, own: OnlineConfig) -> str:

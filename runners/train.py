@@ -96,7 +96,7 @@ def train_run(
     config: RunConfig,
     path: Path,
     *,
-    resume: bool,
+    resume: bool | None,
     tracker: TrackerName = "none",
     after_round: Callable[[int], None] | None = None,
     step_limit: float | None = None,
@@ -106,7 +106,8 @@ def train_run(
     Args:
         config: the configuration.
         path: the folder.
-        resume: after the last whole round of the run that is there; otherwise the folder must be new.
+        resume: after the last whole round of the run that is there; if False the folder must be new; None resumes the
+            same run where it was begun, and leaves it as it is where it is whole.
         tracker: where the metrics of each round are written beside the folder.
         after_round: called with each round that is safe on the disk; what it raises ends the training there.
         step_limit: seconds that a step of an environment may take.
@@ -119,10 +120,17 @@ def train_run(
     environments = family.make_vector(family.train * config.episodes, config.steps)
     limit_steps(environments, step_limit)
     group = build_group(config, family, environments.single_action_space)
-    if not resume:
+    if resume is False:
         warn_of_task(config, family, group, step_limit)
         RunFolder.require_free(path)
     with closing(environments), lock_folder(path):  # only now: settings that make no sense have been refused
+        if resume is None:  # looked up while it is held: another process may have made it in the meantime
+            there = part_there(config, path)
+            if there is not None and is_whole(there, config):
+                return there
+            resume = there is not None
+            if not resume:
+                warn_of_task(config, family, group, step_limit)
         folder = open_folder(config, path, resume)
         data = folder.transitions()
         if data:
@@ -179,8 +187,7 @@ def train_or_resume(
     folder = part_there(config, path)
     if folder is not None and is_whole(folder, config):
         return folder
-    resume = folder is not None
-    return train_run(config, path, resume=resume, tracker=tracker, after_round=after_round, step_limit=step_limit)
+    return train_run(config, path, resume=None, tracker=tracker, after_round=after_round, step_limit=step_limit)
 
 
 def part_there(config: RunConfig, path: Path) -> RunFolder | None:
@@ -285,6 +292,8 @@ def open_folder(config: RunConfig, path: Path, resume: bool) -> RunFolder:
         return RunFolder.create(path, to_json(config))
     folder = RunFolder.open(path)
     folder.require_checkpoint()
+    for left in path.rglob("*.part"):  # of one that was killed
+        left.unlink(missing_ok=True)
     if (folder.last_round or 0) > config.rounds:
         raise UserError(f"{folder.path} has {folder.last_round} rounds already, more than --rounds {config.rounds}")
     folder.save_config(to_json(config))

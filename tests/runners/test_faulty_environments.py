@@ -113,7 +113,7 @@ def test_an_evaluation_says_what_was_cut_short_and_takes_no_mean_over_it(
     capsys.readouterr()
     assert main(["evaluate", "run", "--steps", "9", "--episodes", "2"]) == 2
     printed = capsys.readouterr()
-    assert "error: 2 of 4 episodes were cut short, and are in no mean, the first so: environment 0" in printed.err
+    assert "error: 2 of 4 episodes were cut short and are in no mean, the first so: environment 0" in printed.err
     lines = {line[:10].strip(): line.split() for line in printed.out.splitlines()}
     broken, well = json.loads(Path("run/evaluation-episodes=2-steps=9.json").read_text())["contexts"]
     assert lines["2"][1:3] == ["cut", "short"]
