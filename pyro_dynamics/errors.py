@@ -40,6 +40,21 @@ def require_positive(settings: object, *names: str) -> None:
             raise UserError(f"{name.replace('_', '-')} must be positive and finite, not {value}")
 
 
+def require_rate(settings: object, *names: str) -> None:
+    """Check that the named attributes of a settings object are rates of Adam: in (0, 1].
+
+    Raises:
+        UserError: names the first that is not.
+    """
+    require_positive(settings, *names)
+    for name in names:
+        if (value := getattr(settings, name)) > 1:
+            raise UserError(
+                f"{name.replace('_', '-')} must be at most 1, not {value:g}: Adam moves every parameter by about so much "
+                "in a step, and 1e-3 is usual"
+            )
+
+
 def require_not_negative(settings: object, *names: str) -> None:
     """Check that the named attributes of a settings object, or each of their numbers, are 0 or more, and finite.
 

@@ -9,10 +9,51 @@ from tqdm import tqdm
 
 SECONDS = 10.0
 """Between two plain lines; what is over sooner prints none."""
+LONG = 24 * 3600.0
+"""Seconds: what will take longer is said once, in a line that stays."""
+SOME = 3
+"""Steps after which their speed is known: the first may compile."""
 WORDS = "{l_bar} {n_fmt} of {total_fmt} {unit}s, {elapsed}, about {remaining} left{postfix}"
 
 
-class PlainLines(tqdm):
+class LongWait:
+    """Says once how long something will take, where that is more than a day. It is no question: the work goes on."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def expect(self, seconds: float, what: str) -> None:
+        """So many seconds will pass until ``what`` is done."""
+        if self._said or seconds < LONG:
+            return
+        self._said = True
+        days, years = seconds / 86_400, seconds / (365.25 * 86_400)
+        words = f"{days:.0f} days" if years < 2 else f"{years:.0f} years" if years < 1000 else "more than 1000 years"
+        about = words if words.startswith("more") else f"about {words}"
+        tqdm.write(f"this takes {about} at its present speed: {what}; smaller numbers take less", file=sys.stderr)
+
+
+class Bar(tqdm):
+    """A progress bar that says once where its end is very far."""
+
+    def __init__(self, *args: Any, **how: Any) -> None:
+        self._wait = LongWait()
+        super().__init__(*args, **how)
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        """Draw it."""
+        self.look_ahead()
+        super().display(msg, pos)
+
+    def look_ahead(self) -> None:
+        """Say how long the rest will take, if very long."""
+        done = self.n - self.initial
+        if self.total and self.unit != "it" and done >= SOME:
+            seconds = (self.total - self.n) * self.format_dict["elapsed"] / done
+            self._wait.expect(seconds, f"{self.n} of {self.total} {self.unit}s are done")
+
+
+class PlainLines(Bar):
     """A progress bar as whole lines, one every ten seconds: carriage returns would make one endless line of a log."""
 
     def __init__(self, *args: Any, **how: Any) -> None:
@@ -23,6 +64,7 @@ class PlainLines(tqdm):
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         """Print the line, if it is time to."""
+        self.look_ahead()
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + SECONDS
@@ -45,5 +87,5 @@ def progress_bar(iterable: Iterable[Any] | None = None, **how: Any) -> tqdm:
         iterable: what to count, if it is to be counted.
         how: as tqdm takes it: ``total``, ``desc``, ``unit``, ``bar_format``, ...
     """
-    kind = tqdm if sys.stderr.isatty() else PlainLines
+    kind = Bar if sys.stderr.isatty() else PlainLines
     return kind(iterable, dynamic_ncols=True, **how)

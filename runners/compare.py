@@ -1,5 +1,6 @@
 """pyro-dynamics compare: plot the learning curves of several runs."""
 
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -100,7 +101,10 @@ def mean_returns(folder: RunFolder) -> list[float]:
         UserError: if the run has no whole round yet, or one without returns.
     """
     rounds: dict[int, list[float]] = defaultdict(list)
-    for row in folder.metrics():
+    rows = folder.metrics()
+    if cut := sum(len(row.get("faults", ())) for row in rows):
+        print(f"warning: {folder.path}: {cut} episodes were cut short where the environment broke", file=sys.stderr)
+    for row in rows:
         if row["return"] is None:
             raise UserError(f"{folder.path} has no returns in round {row['round']}: there is nothing to compare")
         rounds[row["round"]].append(row["return"])

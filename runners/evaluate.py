@@ -38,7 +38,8 @@ class EvaluateFlags:
     """Evaluate a trained run on the test contexts of its family, each with a fresh belief that begins at its prior.
 
     Prints a table and stores it as JSON, with its settings: in DIR/evaluation.json, or under a name made of the flags
-    that change the numbers, such as DIR/evaluation-steps=50-seed=1.json.
+    that change the numbers, such as DIR/evaluation-steps=50-seed=1.json. Where the environment breaks, all that was
+    made is stored, the episode counts in no mean, and the command ends with an error.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -151,6 +152,21 @@ def main(arguments: Sequence[str]) -> None:
     settings = {"seed": flags.seed, "steps": steps, "checkpoint": checkpoint, "realtime": flags.realtime}
     write_json(out, {**settings, "online": asdict(flags.online), "contexts": table})
     print(f"\nresults: {out}" + "".join(f"\nvideo: {path}" for path in videos))
+    require_whole(table)
+
+
+def require_whole(contexts: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse results with episodes that a fault cut short.
+
+    Args:
+        contexts: as they stand in the JSON file.
+
+    Raises:
+        UserError: with their number, and the first fault.
+    """
+    runs = [run for context in contexts for run in context["episodes"]]
+    if cut := [run["faults"][0] for run in runs if "faults" in run]:
+        raise UserError(f"{len(cut)} of {len(runs)} episodes were cut short and are in no mean, the first so: {cut[0]}")
 
 
 def name_of(flags: EvaluateFlags, own: OnlineConfig) -> str:
@@ -168,21 +184,32 @@ def name_of(flags: EvaluateFlags, own: OnlineConfig) -> str:
 def print_table(
     family: Family, sets: Mapping[str, Sequence[Context]], episodes: Sequence[Sequence[dict[str, Any]]]
 ) -> None:
-    """Returns and beliefs of every context, whose episodes are given in the order of the sets, and a mean per set."""
+    """Returns and beliefs of every context, and a mean per set, of the episodes that no fault cut short.
+
+    Args:
+        family: of the contexts.
+        sets: names of sets of contexts.
+        episodes: of each context, in the order of the sets.
+    """
     named = [(name, context) for name, contexts in sets.items() for context in contexts]
     width = max(21, len(family.axis) + 2)
     outside = [[not covers_truth(run["belief"]) for run in runs] for runs in episodes]
     print(f"\n{family.axis:<{width}}{'return':>10}{'log p(s)':>10}  belief at the end")
-    returns_of: dict[str, list[float]] = {name: [] for name in sets}
+    returns_of: dict[str, list[float]] = {}
     for (name, context), runs, misses in zip(named, episodes, outside, strict=True):
-        if len(sets) > 1 and not returns_of[name]:
+        if len(sets) > 1 and name not in returns_of:
             print(f"{name}:")
-        mean = {key: sum(run[key] for run in runs) / len(runs) for key in ("return", "log_likelihood")}
+        whole = [run for run in runs if "faults" not in run]
+        mean = [sum(run["return"] for run in whole) / len(whole)] if whole else []
+        value = f"{mean[0]:.1f}" if mean else "cut short"
+        log_likelihood = sum(run["log_likelihood"] for run in runs) / len(runs)
         words = runs[-1]["belief"]["words"] + (" *" if misses[-1] else "")
-        print(f"{label(context):<{width}}{mean['return']:>10.1f}{mean['log_likelihood']:>10.2f}  {words}")
-        returns_of[name].append(mean["return"])
+        print(f"{label(context):<{width}}{value:>10}{log_likelihood:>10.2f}  {words}")
+        returns_of.setdefault(name, []).extend(mean)
     for name, of_set in returns_of.items():
-        print(f"{f'mean ({name})':<{width}}{sum(of_set) / len(of_set):>10.1f}")
+        value = f"{sum(of_set) / len(of_set):.1f}" if of_set else "-"
+        missing = len(sets[name]) - len(of_set)
+        print(f"{f'mean ({name})':<{width}}{value:>10}" + (f"  without {missing} cut short" if missing else ""))
     if count := sum(map(sum, outside)):
         total = sum(map(len, outside))
         print(f"* the truth lies outside of the belief's 90 % interval at the end: in {count} of {total} episodes")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -88,7 +89,8 @@ def main(arguments: Sequence[str]) -> None:
             work(results, flags, runs, measurements)
     except OutOfTime:
         print(f"the {flags.time_budget:g} s are over: the same command resumes from here")
-    report(results, protocol, runs, measurements)
+    with lock_folder(results.path, wait=True):
+        report(results, protocol, runs, measurements)
 
 
 Run = tuple[str, str, int]
@@ -145,25 +147,35 @@ def work(results: Results, flags: ReproduceFlags, runs: Sequence[Run], measureme
 
     for measurement in measurements:
         if measurement.agent == RANDOM:
-            measure_random(results, flags, measurement)
+            with left_to_others(), lock_folder(results.path / "measurements" / measurement.family):
+                measure_random(results, flags, measurement)
             check_time()
     for family in dict.fromkeys(family for family, _, _ in runs):
-        if "influence" in flags.figures and family not in results.influences():
-            results.save_influence(family, influence_of(family, step_limit=flags.step_limit))
+        if "influence" in flags.figures:
+            with left_to_others(), lock_folder(results.path / "influence"):
+                if family not in results.influences():
+                    results.save_influence(family, influence_of(family, step_limit=flags.step_limit))
             check_time()
     for index, run in enumerate(runs):
         own = [m for m in measurements if m.agent != RANDOM and trained_run(m) == run]
         config = run_config(flags.preset, *run)
         check_time()
         print(f"[{index + 1}/{len(runs)}] {' '.join(map(str, run))}", flush=True)
-        try:
+        with left_to_others():
             train_or_resume(config, results.run(*run), after_round=check_time, step_limit=flags.step_limit)
             with lock_folder(results.run(*run)):
                 for measurement in own:
                     check_time()
                     measure(results, flags, measurement)
-        except Busy:
-            print("another process has it: left to that one")
+
+
+@contextmanager
+def left_to_others() -> Iterator[None]:
+    """Leave work to the process that has claimed its folder."""
+    try:
+        yield
+    except Busy:
+        print("another process has it: left to that one")
 
 
 def report(results: Results, protocol: Protocol, runs: Sequence[Run], measurements: Sequence[Measurement]) -> None:

@@ -108,7 +108,7 @@ def train_run(
     config: RunConfig,
     path: Path,
     *,
-    resume: bool,
+    resume: bool | None,
     start_from: Path | None = None,
     tracker: TrackerName = "none",
     after_round: Callable[[int], None] | None = None,
@@ -119,7 +119,8 @@ def train_run(
     Args:
         config: the configuration.
         path: the folder.
-        resume: after the last whole round of the run that is there; otherwise the folder must be new.
+        resume: after the last whole round of the run that is there; if False the folder must be new; None resumes the
+            same run where it was begun, and leaves it as it is where it is whole.
         start_from: a run whose transitions take the place of round 0.
         tracker: where the metrics of each round are written beside the folder.
         after_round: called with each round that is safe on the disk; what it raises ends the training there.
@@ -136,12 +137,19 @@ def train_run(
     start = None if start_from is None or resume else read_start(start_from, family)
     if start is not None and (warning := outside(start, *(bound.numpy() for bound in group.agents[0].action_bounds))):
         print(f"warning: {start_from}: {warning}", file=sys.stderr)
-    if not resume:
+    if resume is False:
         warn_of_task(config, family, group, step_limit)
         RunFolder.require_free(path)
     with closing(environments), lock_folder(path):  # only now: settings that make no sense have been refused
+        if resume is None:  # looked up while it is held: another process may have made it in the meantime
+            there = part_there(config, path, start_from)
+            if there is not None and is_whole(there, config):
+                return there
+            resume = there is not None
+            if not resume:
+                warn_of_task(config, family, group, step_limit)
         folder = open_folder(config, path, resume)
-        if start is not None:
+        if start is not None and folder.last_round is None:
             rows = start_metrics(start, family.train)
             folder.save_round(0, start, rows, group.state_dict(), config.keep_checkpoints)
         data = folder.transitions()
@@ -200,27 +208,25 @@ def train_or_resume(
     Raises:
         UserError: if the folder holds a run with other settings, or one that began with other transitions.
     """
-    folder = part_there(config, path)
-    if folder is not None:
-        require_begun(folder, find_family(config.family), start_from)
-        if is_whole(folder, config):
-            return folder
+    folder = part_there(config, path, start_from)
+    if folder is not None and is_whole(folder, config):
+        return folder
     how: dict[str, Any] = {"tracker": tracker, "after_round": after_round, "step_limit": step_limit}
-    begun = folder is not None and folder.last_round is not None
-    return train_run(config, path, resume=folder is not None, start_from=None if begun else start_from, **how)
+    return train_run(config, path, resume=None, start_from=start_from, **how)
 
 
-def part_there(config: RunConfig, path: Path) -> RunFolder | None:
+def part_there(config: RunConfig, path: Path, start_from: Path | None = None) -> RunFolder | None:
     """The run of this configuration that was started in a folder, or None where there is none.
 
     Raises:
-        UserError: if the folder holds a run with other settings.
+        UserError: if the folder holds a run with other settings, or one that began with other transitions.
     """
     if not (path / "config.json").is_file():
         return None
     folder = RunFolder.open(path)
     there = from_json(folder.config)
     require_same_settings("a run", path, to_json(there), to_json(config), ignored=["rounds"])
+    require_begun(folder, find_family(config.family), start_from)
     return folder
 
 
@@ -314,6 +320,8 @@ def open_folder(config: RunConfig, path: Path, resume: bool) -> RunFolder:
         return RunFolder.create(path, to_json(config))
     folder = RunFolder.open(path)
     folder.require_checkpoint()
+    for left in path.rglob("*.part"):  # of one that was killed
+        left.unlink(missing_ok=True)
     if (folder.last_round or 0) > config.rounds:
         raise UserError(f"{folder.path} has {folder.last_round} rounds already, more than --rounds {config.rounds}")
     folder.save_config(to_json(config))

@@ -15,7 +15,7 @@ from gymnasium.spaces import Box
 from pyro_dynamics.datasets.log_arrays import refuse_not_finite
 from pyro_dynamics.datasets.logged_data import Log
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.files import check_free_space, reason
+from pyro_dynamics.io.files import check_free_space, reason, unfinished
 from pyro_dynamics.io.untrusted_folders import require_inside
 
 NOT_A_COLUMN = {"id", "seed", "total_steps"}
@@ -180,14 +180,13 @@ def write_minari(
             raise UserError(f"Minari requires names such as pendulum-v0 or mine/pendulum-v0, not {name!r}") from None
         warnings.simplefilter("ignore")  # about a missing author and link
         place = get_dataset_path(name)
-        unfinished = place.with_name(place.name + ".part")
+        beside = unfinished(place)
         try:
             if place.exists():
                 raise FileExistsError("it already exists")
-            rmtree(unfinished, ignore_errors=True)  # of one that was killed
-            unfinished.mkdir(parents=True)
-            check_free_space(unfinished, most_bytes(episodes))
-            with _root(unfinished):
+            beside.mkdir(parents=True)
+            check_free_space(beside, most_bytes(episodes))
+            with _root(beside):
                 dataset = package.create_dataset_from_buffers(
                     name,
                     buffers,
@@ -205,7 +204,7 @@ def write_minari(
             why = reason(fault) if isinstance(fault, OSError) else fault
             raise UserError(f"cannot write the Minari data set {target}: {why}") from None
         finally:
-            rmtree(unfinished, ignore_errors=True)
+            rmtree(beside, ignore_errors=True)
         return place
 
 

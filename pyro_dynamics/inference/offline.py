@@ -16,7 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
-from pyro_dynamics.errors import UserError, require_positive
+from pyro_dynamics.errors import UserError, require_positive, require_rate
 from pyro_dynamics.inference.collapse_prevention import LatentSite, check_movable, kl_weight, move_apart
 from pyro_dynamics.inference.compiled.compiled_gradients import CompiledGradients
 from pyro_dynamics.inference.divergence import Diverged, is_finite, is_sound, reporting_divergence
@@ -32,6 +32,8 @@ SLOWER = 0.1
 """Each time at this share of the rates before."""
 WORSE = 1e3
 """A training diverges whose ELBO falls this many times below the size of its first epoch's."""
+FARTHEST = 100.0
+"""Standard deviation by which the guide's means may be moved apart."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,17 @@ class OfflineConfig:
     polish: int = 0
 
     def __post_init__(self) -> None:
-        require_positive(self, "learning_rate", "guide_learning_rate", "batch_size", "epochs", "min_steps")
+        require_rate(self, "learning_rate", "guide_learning_rate")
+        require_positive(self, "batch_size", "epochs", "min_steps")
         if not 0 <= self.kl_warm_up <= 1:  # NaN compares false and is refused too
             raise UserError(f"kl-warm-up is a fraction of a training, from 0 (off) to 1, not {self.kl_warm_up}")
         for name in ("free_nats", "init_mean_std", "polish"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"{name.replace('_', '-')} must be 0 (off) or more, not {getattr(self, name)}")
+        if self.init_mean_std > FARTHEST:
+            raise UserError(
+                f"init-mean-std must be at most {FARTHEST:g} (the prior's deviation is 1), not {self.init_mean_std:g}"
+            )
 
     def sizes(self, rows: int) -> tuple[int, int]:
         """How many epochs a training on N transitions has, and how many gradient steps an epoch."""

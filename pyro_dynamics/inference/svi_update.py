@@ -9,7 +9,7 @@ from torch.distributions import Distribution
 from torch.nn import Parameter
 
 from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
-from pyro_dynamics.errors import require_positive
+from pyro_dynamics.errors import require_positive, require_rate
 from pyro_dynamics.inference.beliefs.contract import UPDATES
 from pyro_dynamics.inference.compiled.compiled_update import fit_compiled
 from pyro_dynamics.inference.log_joint import log_joint
@@ -38,7 +38,8 @@ class SVIUpdateConfig:
     compiled: bool = False
 
     def __post_init__(self) -> None:
-        require_positive(self, "steps", "learning_rate", "samples")
+        require_positive(self, "steps", "samples")
+        require_rate(self, "learning_rate")
 
 
 @UPDATES.register("svi")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
+from secrets import token_hex
 from shutil import disk_usage
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -44,13 +45,20 @@ def ensure_parent(file: Path) -> Path:
     return file
 
 
+def unfinished(path: Path) -> Path:
+    """A place beside a file or folder to make it in, another one each time: two processes may make the same file."""
+    return path.with_name(f"{path.name}.{token_hex(4)}.part")
+
+
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, bring it to the disk, and move it into place.
+
+    Where several processes write the same file at once, that of the last stays.
 
     Raises:
         UserError: if the file cannot be written; what was there before is left as it was.
     """
-    temporary = path.with_name(path.name + ".part")
+    temporary = unfinished(path)
     try:
         with temporary.open("wb") as file:
             write(file)

@@ -20,19 +20,23 @@ class Busy(UserError):
 
 
 @contextmanager
-def lock_folder(path: Path) -> Iterator[None]:
+def lock_folder(path: Path, wait: bool = False) -> Iterator[None]:
     """Hold a folder, which is made if it is not there, for the ``with`` block.
 
     The system releases it when the process ends, however it ends: a killed run leaves no lock. On file systems that
     cannot lock (some network drives) a warning says so, and nothing is held.
 
+    Args:
+        path: the folder.
+        wait: until whoever holds it lets go, where that is soon.
+
     Raises:
-        Busy: if it is held already.
+        Busy: if it is held already, and not waited for.
         UserError: if the folder cannot be written to.
     """
     held: AbstractContextManager[object] = nullcontext()
     try:
-        held = FileLock(make_folder(path) / LOCK).acquire(timeout=0)
+        held = FileLock(make_folder(path) / LOCK).acquire(timeout=-1 if wait else 0)
     except Timeout:
         raise Busy(f"{path} is in use by another process: wait until that has ended, or choose another --out") from None
     except (IsADirectoryError, PermissionError) as fault:

@@ -23,7 +23,8 @@ DIGESTS = "transitions"
 
 def is_content(path: Path) -> bool:
     """Whether this is more than what is left of a run that was killed before it had a configuration."""
-    return not path.is_dir() and path.name not in (LOCK, "config.json.part")
+    begun = path.name.startswith("config.json.") and path.suffix == ".part"
+    return not path.is_dir() and not begun and path.name != LOCK
 
 
 class RunFolder:

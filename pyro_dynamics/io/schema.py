@@ -16,6 +16,7 @@ Metrics = TypedDict(
         "latent_sd": NotRequired[list[Finite] | None],
         "log_likelihood": NotRequired[float | None],  # NaN of a training that went wrong
         "log_likelihood_wrong_latent": NotRequired[float | None],
+        "faults": NotRequired[list[str]],
     },
 )
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from shutil import copyfileobj, rmtree
 
 from pyro_dynamics.errors import UserError, first_line
-from pyro_dynamics.io.files import check_free_space, make_folder, reason, write_bytes
+from pyro_dynamics.io.files import check_free_space, make_folder, reason, unfinished, write_bytes
 from pyro_dynamics.io.lock import LOCK
 from pyro_dynamics.io.private_text import cleaned, find_private
 
@@ -154,17 +154,19 @@ def _require_plain(path: Path, entry: zipfile.ZipInfo) -> None:
 
 
 def _unpack(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo], place: Path) -> None:
-    """Write the files, and bring the whole folder to its place last."""
-    unfinished = place.with_name(f"{place.name}.part")
-    rmtree(unfinished, ignore_errors=True)  # of an opening that was killed
+    """Write the files, and bring the whole folder to its place last, unless another process has done so by then."""
+    beside = unfinished(place)
     try:
-        make_folder(unfinished)
-        check_free_space(unfinished, sum(entry.file_size for entry in entries.values()) or 1)
+        make_folder(beside)
+        check_free_space(beside, sum(entry.file_size for entry in entries.values()) or 1)
         for name, entry in entries.items():
-            file = unfinished / name
+            file = beside / name
             file.parent.mkdir(parents=True, exist_ok=True)
             with archive.open(entry) as packed, file.open("xb") as unpacked:
                 copyfileobj(packed, unpacked)
-        os.replace(unfinished, place)
+        os.replace(beside, place)
+    except OSError:
+        if not (place / "config.json").is_file():
+            raise
     finally:
-        rmtree(unfinished, ignore_errors=True)
+        rmtree(beside, ignore_errors=True)

@@ -17,6 +17,7 @@ from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Context, Family, Schedule
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError, first_line
+from pyro_dynamics.io.files import unfinished
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
 
 LOWEST = 360
@@ -66,7 +67,7 @@ class Film:
         self.env, self.k, self.axis = envs.envs[k], k, family.axis
         mp4 = find_spec("imageio_ffmpeg") is not None
         self.path = path.with_name(path.name + (".mp4" if mp4 else ".gif"))
-        self.part = path.with_name(f"{path.name}.part{self.path.suffix}")
+        self.part = path.with_name(unfinished(path).name + self.path.suffix)
         height = len(self._first_frame())
         self.zoom = -(-LOWEST // height)
         height *= self.zoom

@@ -13,7 +13,7 @@ def write_report(report: Report, out: Path, figure_format: FigureFormat = "png")
     figures = make_folder(out / "figures")
     for ending in get_args(FigureFormat):
         for old in figures.glob(f"*.{ending}"):  # of an earlier report, possibly of another run
-            old.unlink()
+            old.unlink(missing_ok=True)
     for figure in report.figures:
         write_figure(figures / f"{figure.name}.png", figure.png, figure_format)
     write_bytes(out / "report.md", to_markdown(report, figures.name).encode())

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 from pyro_dynamics.data_files import AnyContext, Count, Finite, structure
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import make_folder, plain, write_json, write_json_lines
+from pyro_dynamics.io.lock import LOCK, lock_folder
 from pyro_dynamics.io.reuse import not_made, read_made, require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import require_inside, stamped, unstamped
@@ -45,6 +46,8 @@ class Influence(TypedDict):
     horizons: list[Horizon]
 
 
+OWN = ("reproduction.json", "runs", "measurements", "influence", LOCK)
+"""What another process may make first."""
 RANDOM = "random"
 """The agent that acts at random."""
 
@@ -94,12 +97,14 @@ class Results:
         settings = {"preset": preset, **plain(protocol)}
         file = make_folder(path) / "reproduction.json"
         require_inside(path)
-        if file.is_file():
-            there = unstamped(read_made(file, "the settings of a reproduction"), file)
-            require_same_settings("a reproduction", path, there, settings)
-        elif any(path.iterdir()) and not (path / "runs").is_dir():
+        others = [one for one in path.iterdir() if one.name not in OWN and one.suffix != ".part"]
+        if others and not file.is_file() and not (path / "runs").is_dir():
             raise UserError(f"{path} holds something else already: choose another --out")
-        write_json(file, stamped(settings))
+        with lock_folder(path, wait=True):
+            if file.is_file():
+                there = unstamped(read_made(file, "the settings of a reproduction"), file)
+                require_same_settings("a reproduction", path, there, settings)
+            write_json(file, stamped(settings))
 
     def run(self, family: str, agent: str, seed: int) -> Path:
         """The folder of a trained run."""

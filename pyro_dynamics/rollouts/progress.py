@@ -10,10 +10,12 @@ from tqdm import tqdm
 from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.inference import OfflineConfig
-from pyro_dynamics.progress_lines import progress_bar
+from pyro_dynamics.progress_lines import LongWait, progress_bar
 from pyro_dynamics.rollouts.rollout import Step
 
 FORMAT = "{desc} {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
+MOST = 1000
+"""Rounds whose gradient steps are added up; of more, so many are."""
 BETWEEN = 0.1
 """Seconds between two drawings of the bar."""
 
@@ -60,6 +62,7 @@ class Progress:
         self._start = self._last = time.monotonic()
         self._drawn = 0.0
         self.bar: tqdm = progress_bar(bar_format=FORMAT)
+        self._wait = LongWait()
 
     def training(self, m: int) -> None:
         """Training for round m begins."""
@@ -100,15 +103,18 @@ class Progress:
     @property
     def left(self) -> float | None:
         """Seconds that the rest will take; None as long as nothing was planned or trained."""
-        if not self.plans or not self.gradient_steps:
-            return None
+        return self._least_left() if self.plans and self.gradient_steps else None
+
+    def _least_left(self) -> float:
+        """The same, without the plans as long as there were none."""
         length = sum(self.lengths) / len(self.lengths) if self.lengths else self.steps
         later = range(self.round + 1, self.rounds + 1)
-        training = sum(self._gradient_steps(m) for m in later)
+        some = later[:: max(len(later) // MOST, 1)]  # the steps grow evenly from round to round
+        training = sum(self._gradient_steps(m) for m in some) * len(later) / max(len(some), 1)
         if not self.index:  # still at this round's own
             training += max(self._gradient_steps(self.round) - self.in_round, 0)
         acting = max(length - self.index, 0) + len(later) * length
-        costs = self.gradient_seconds / self.gradient_steps, self.plan_seconds / self.plans
+        costs = self.gradient_seconds / max(self.gradient_steps, 1), self.plan_seconds / max(self.plans, 1)
         return training * costs[0] + acting * costs[1]
 
     def close(self) -> None:
@@ -133,6 +139,7 @@ class Progress:
         if time.monotonic() - self._drawn < BETWEEN:
             return
         self._drawn, left = time.monotonic(), self.left
+        self._wait.expect(self._least_left(), f"{self.rounds} rounds of up to {self.steps} steps, now in {self.round}")
         if left is None:
             time_left = "time left unknown before the first plans"
         else:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyro_dynamics.benchmarks import cadm
 from pyro_dynamics.benchmarks.recording import Recording
+from pyro_dynamics.data_files import parse_json, read_text
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.runners import evaluate, train
 from pyro_dynamics.runners.benchmarks.common import RecordFlags
@@ -58,6 +59,7 @@ def run(flags: CadmFlags, family: str, agent: str, settings: str, seed: int) -> 
     """A trained and evaluated run."""
     path = flags.runs / f"{family}-{agent}-{seed}"
     if (path / "evaluation.json").is_file():
+        evaluate.require_whole(parse_json(read_text(path / "evaluation.json"))["contexts"])
         return path
     threads = ["--threads", str(flags.threads)]
     if (path / "config.json").is_file():

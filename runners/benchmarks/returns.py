@@ -67,7 +67,9 @@ def returns_of(path: Path, flags: ReturnsFlags) -> dict[str, float]:
     file = path / f"evaluation-returns-{flags.episodes}.json"
     if not file.is_file() or parse_json(read_text(file))["checkpoint"] != run.last_round:
         evaluate.main([str(path), "--episodes", str(flags.episodes), "--out", str(file)])
-    return returns.mean_by_set(parse_json(read_text(file)))
+    found = parse_json(read_text(file))
+    evaluate.require_whole(found["contexts"])
+    return returns.mean_by_set(found)
 
 
 def table(recording: Recording) -> str:

@@ -16,7 +16,7 @@ from cattrs.gen import make_dict_structure_fn
 from pyro_dynamics.agent import BeliefFactory
 from pyro_dynamics.control import PLANNERS, CEMConfig, Device, ICEMConfig, MPCConfig, Planner, Precision
 from pyro_dynamics.environments import find_family
-from pyro_dynamics.errors import UserError, require_positive
+from pyro_dynamics.errors import UserError, require_not_negative, require_positive
 from pyro_dynamics.guides import GUIDES, DiagonalConfig, FullRankConfig, Guide
 from pyro_dynamics.inference import (
     BELIEFS,
@@ -119,6 +119,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         require_positive(self, "rounds", "steps", "episodes", "latent_dim")
+        require_not_negative(self, "keep_checkpoints")
 
     def make_planner(self) -> Planner:
         """A fresh planner, as configured."""

@@ -94,7 +94,7 @@ def test_specialists_learn_without_the_one_that_never_moved(capsys: pytest.Captu
     assert [row["steps"] for row in rows_of("run")] == [12, 0, 12] * 2
 
 
-def test_adapt_and_evaluate_keep_what_was_before(capsys: pytest.CaptureFixture[str]) -> None:
+def test_adapt_keeps_what_was_before(capsys: pytest.CaptureFixture[str]) -> None:
     assert train("raises") == 0
     capsys.readouterr()
     assert main(["adapt", "run", "--context", "2", "--steps", "9", "--quiet", "--out", "here"]) == 2
@@ -103,10 +103,39 @@ def test_adapt_and_evaluate_keep_what_was_before(capsys: pytest.CaptureFixture[s
     assert "ZeroDivisionError" in printed.split("pyro-dynamics: error")[0]  # with the traceback of their code
     assert len(Path("here/steps.jsonl").read_text().splitlines()) == 5
     assert len(json.loads(Path("here/summary.json").read_text())["faults"]) == 1
+
+
+@pytest.mark.parametrize("fault", ["raises", "nan", "reward-nan", "no-end"])
+def test_an_evaluation_says_what_was_cut_short_and_takes_no_mean_over_it(
+    fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(fault) == 0
+    capsys.readouterr()
+    assert main(["evaluate", "run", "--steps", "9", "--episodes", "2"]) == 2
+    printed = capsys.readouterr()
+    assert "error: 2 of 4 episodes were cut short and are in no mean, the first so: environment 0" in printed.err
+    lines = {line[:10].strip(): line.split() for line in printed.out.splitlines()}
+    broken, well = json.loads(Path("run/evaluation-episodes=2-steps=9.json").read_text())["contexts"]
+    assert lines["2"][1:3] == ["cut", "short"]
+    mean = sum(run["return"] for run in well["episodes"]) / 2
+    assert lines["mean (test"][2:] == [f"{mean:.1f}", "without", "1", "cut", "short"]
+    assert [len(run["faults"]) for run in broken["episodes"]] == [1, 1]
+    assert not any("faults" in run for run in well["episodes"])
+    assert main(["compare", "run"]) == 0
+    assert "warning: run: 2 episodes were cut short" in capsys.readouterr().err
+
+
+def test_a_benchmark_takes_no_evaluation_that_was_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("raises") == 0
+    how = ["benchmark", "returns", "--runs", "run", "--against", "run", "--on", "tests", "--episodes", "1"]
+    for _ in range(2):  # also where it was made before
+        assert main(how) == 2
+        assert "1 of 2 episodes were cut short" in capsys.readouterr().err
+
+
+def test_episodes_that_end_at_once_are_evaluated() -> None:
+    assert train("empty") == 0
     assert main(["evaluate", "run", "--steps", "9"]) == 0
-    broken, well = json.loads(Path("run/evaluation-steps=9.json").read_text())["contexts"]
-    assert "step 5" in broken["episodes"][0]["faults"][0]
-    assert "faults" not in well["episodes"][0]
 
 
 def test_without_a_callback_the_fault_is_raised_with_its_cause() -> None:
