@@ -11,6 +11,7 @@ from torch.distributions import Distribution, Independent, Normal
 
 from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.control import CEM, MPC, MPCConfig, Planner, TrajectorySampler
+from pyro_dynamics.control.own_planner_check import check_own_planner
 from pyro_dynamics.errors import UserError, last_line
 from pyro_dynamics.inference import (
     Belief,
@@ -24,8 +25,11 @@ from pyro_dynamics.inference.beliefs.member_mixture import weighted_sample
 from pyro_dynamics.inference.guide_check import check_guide, check_posterior
 from pyro_dynamics.inference.learned_prior import learn_population
 from pyro_dynamics.inference.noise_calibration import calibrate_noise
+from pyro_dynamics.inference.own_belief_check import check_own_belief
+from pyro_dynamics.inference.own_guide_check import check_own_guide
 from pyro_dynamics.inference.user_model import begin_at_prior, check_model, over_environments
 from pyro_dynamics.observation import dynamics_of, location_and_scale, marginal_cdf, observation
+from pyro_dynamics.registry import is_own
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
@@ -76,13 +80,17 @@ class Agent:
     ) -> None:
         check_guide(model, guide)
         check_model(model, task.input_dim, task.target_dim)
+        check_own_guide(guide, model.likelihood.members, task.input_dim, task.target_dim)
         self.model, self.guide, self.task = model, guide, task
         self.action_bounds = action_bounds
         self.offline = OfflineInference(model, guide, offline)
         self.make_belief = belief
         self.belief = belief(model, guide)
         self.trained_range: Tensor | None = None
+        check_own_planner(planner, controller.horizon, len(action_bounds[0]))
         if guide.infers:
+            if is_own(type(self.belief)) or is_own(type(getattr(self.belief, "update_rule", None))):
+                check_own_belief(belief, model, guide, task.input_dim, task.target_dim)
             check_posterior(self.belief, self.belief.posterior(), guide.environments, guide.latent_dim)
         members, particles, common_noise = model.likelihood.members, controller.particles, controller.common_noise
         sampler = TrajectorySampler(dynamics_of(model), task, members, particles, common_noise)

@@ -1,5 +1,8 @@
 """The one error that is the user's to mend, and what errors have in common."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class UserError(Exception):
     """A mistake in what the user asked for, reported in one line that says what to do.
@@ -8,8 +11,28 @@ class UserError(Exception):
     """
 
 
-class EnvironmentFault(UserError):
+class PartFault(UserError):
+    """A part of the user's own raised an error: one line that names the part; its own exception is the cause."""
+
+
+class EnvironmentFault(PartFault):
     """Somebody's environment did what it must not, reported in one line; its own exception, if any, is the cause."""
+
+
+@contextmanager
+def faults_of(part: str) -> Iterator[None]:
+    """What code of the user's own raises becomes a :class:`PartFault`, which names the part.
+
+    Raises:
+        PartFault: in the place of every exception but a :class:`UserError`, which names the part itself.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as fault:
+        raised = f"{type(fault).__name__}: {fault}" if str(fault).strip() else type(fault).__name__
+        raise PartFault(f"{part} raised {first_line(raised)[:300]}") from fault
 
 
 def first_line(fault: BaseException | str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pyro_dynamics.errors import UserError, first_line
+from pyro_dynamics.errors import UserError, faults_of, first_line
 
 EXTRA = {"transition_dim": "reads_transitions"}
 """Further arguments of a constructor, by the attribute of a class that asks for them."""
@@ -122,6 +122,23 @@ class Registry(Mapping[str, type[Part]], Generic[Part]):
             inspect.signature(part).bind(*self.takes, **extra)
         except (TypeError, ValueError):
             raise UserError(f"{word} must be made by ({', '.join(self.takes)}): see {named}") from None
+
+
+def is_own(part: type) -> bool:
+    """Whether a class is the user's own, and none of this project or of Python."""
+    return part.__module__.partition(".")[0] not in (__name__.partition(".")[0], "builtins")
+
+
+def make_part(part: Callable[..., Part], *arguments: Any, **named: Any) -> Part:
+    """An object of a class; what the constructor of one of the user's own raises names it.
+
+    Raises:
+        PartFault: in the place of that.
+    """
+    if not (isinstance(part, type) and is_own(part)):
+        return part(*arguments, **named)
+    with faults_of(f"making {part.__name__}"):
+        return part(*arguments, **named)
 
 
 def require_settings(part: Any, word: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyro_dynamics.errors import EnvironmentFault, UserError
+from pyro_dynamics.errors import PartFault, UserError
 from pyro_dynamics.runners.common.lasting_output import outlast_readers
 from pyro_dynamics.runners.common.opened_zips import with_opened_zips
 from pyro_dynamics.runners.common.renamed import with_new_names
@@ -73,8 +73,8 @@ def run(command: str, arguments: Sequence[str]) -> int:
             code = runner.main(with_new_names(with_opened_zips(with_home(arguments)))) or 0
             sys.stdout.flush()  # here, where an error of a full disk can still be reported
         return code
-    except EnvironmentFault as fault:
-        if isinstance(fault.__cause__, Exception):  # raised in the user's environment: print its traceback
+    except PartFault as fault:
+        if isinstance(fault.__cause__, Exception):  # raised in the user's own code: print its traceback
             traceback.print_exception(fault.__cause__)
         return fail(str(fault))
     except UserError as mistake:

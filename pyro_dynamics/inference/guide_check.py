@@ -1,9 +1,10 @@
 """Whether a guide goes with a model, and whether posteriors have one row for each environment: checked when made."""
 
+from pyro.distributions import MaskedDistribution
 from torch.distributions import Distribution, Independent
 
 from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, faults_of
 
 
 def check_guide(model: DynamicsModel, guide: VariationalGuide) -> None:
@@ -14,6 +15,8 @@ def check_guide(model: DynamicsModel, guide: VariationalGuide) -> None:
             that it has a density where it has none.
     """
     name = type(guide).__name__
+    if "_parameters" not in vars(guide):
+        raise UserError(f"{name}.__init__ must begin with super().__init__(environments, latent_dim)")
     if not hasattr(guide, "posterior") or not hasattr(guide, "for_environments"):
         raise UserError(
             f"{name} does not keep the contract of pyro_dynamics.guides.Guide; an AutoGuide over the whole model would "
@@ -27,7 +30,8 @@ def check_guide(model: DynamicsModel, guide: VariationalGuide) -> None:
         return
     if next(guide.parameters(), None) is None:
         raise UserError(f"{name} has no parameters: make them torch.nn.Parameter, [K, ...], in its constructor")
-    posterior = guide.posterior()
+    with faults_of(f"{name}.posterior()"):
+        posterior = guide.posterior()
     check_posterior(guide, posterior, guide.environments, guide.latent_dim)
     if is_point(posterior) and guide.has_density:
         raise UserError(
@@ -78,6 +82,6 @@ def check_posterior(
 
 def is_point(posterior: Distribution) -> bool:
     """Whether all of it is at one point (Pyro's Delta), so that it has no density."""
-    while isinstance(posterior, Independent):
+    while isinstance(posterior, Independent | MaskedDistribution):
         posterior = posterior.base_dist
     return type(posterior).__name__ == "Delta"

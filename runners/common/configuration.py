@@ -29,7 +29,7 @@ from pyro_dynamics.inference import (
 )
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import EnsembleConfig
-from pyro_dynamics.registry import Registry
+from pyro_dynamics.registry import Registry, make_part
 from pyro_dynamics.runners.common.limits import check_limits, check_plan_limits
 from pyro_dynamics.runners.common.renamed import upgraded
 from pyro_dynamics.seeding import derive_seed
@@ -59,12 +59,14 @@ class OnlineConfig:
 
     def factory(self) -> BeliefFactory:
         """Makes such a belief out of a model and its guide."""
-        rule = UPDATES.find(self.update)(self.update_config)
+        rule = make_part(UPDATES.find(self.update), self.update_config)
         kind = BELIEFS.find(self.belief)
         of_members = {"per_member": True} if self.belief_per == "member" else {}
         if of_members and "per_member" not in signature(kind).parameters:
             raise UserError(f"{kind.__name__} takes no per_member: hand it on to Belief, or give --belief-per ensemble")
-        return lambda model, guide: kind(model, guide, rule, self.belief_config, self.temperature, **of_members)
+        return lambda model, guide: make_part(
+            kind, model, guide, rule, self.belief_config, self.temperature, **of_members
+        )
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class RunConfig:
 
     def make_planner(self) -> Planner:
         """A fresh planner, as configured."""
-        return PLANNERS.find(self.planner)(self.planner_config)
+        return make_part(PLANNERS.find(self.planner), self.planner_config)
 
 
 def to_json(config: RunConfig) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.last_layer_agent import LastLayerAgent
 from pyro_dynamics.models import Ensemble, HierarchicalModel, LastLayerEnsemble
 from pyro_dynamics.models.fused import can_fuse
+from pyro_dynamics.registry import make_part
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, from_json, in_real_time
 from pyro_dynamics.runners.common.limits import check_limits
 from pyro_dynamics.seeding import derive_generator, drawing_from
@@ -90,7 +91,7 @@ def build_guide(config: RunConfig, family: Family, task: Task, environments: int
         return KnownGuide(environments, latent_dim, family.encode)
     make_guide = GUIDES.find(config.guide)
     extra = {"transition_dim": task.input_dim + task.target_dim} if make_guide.reads_transitions else {}
-    return make_guide(environments, latent_dim, config.guide_config, **extra)
+    return make_part(make_guide, environments, latent_dim, config.guide_config, **extra)
 
 
 def load_run(

@@ -382,7 +382,7 @@ def test_a_point_trains_and_is_refused_online(home: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--planner", "own_parts:Single"], "Single.plan() gives [3, 1], not [5, 3, 1]"),
+        (["--planner", "own_parts:Single"], "Single.plan() gives [3, 1], not [2, 3, 1]"),
         (["--belief", "own_parts:Loose", "--update-while-training"], "Loose.prior() has batch shape [15, 2] and event"),
         (["--belief", "own_parts:Empty", "--update-while-training"], "Empty.prior() gives a NoneType, not a torch"),
         (["--belief", "own_parts:Silent"], "Silent.posterior() gives a NoneType, not a torch Distribution"),

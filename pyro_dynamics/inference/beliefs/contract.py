@@ -14,7 +14,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference.beliefs.member_mixture import MemberMixture
 from pyro_dynamics.inference.compiled.fx_graph import warn_once
 from pyro_dynamics.inference.divergence import Diverged, is_sound, reporting_divergence
-from pyro_dynamics.inference.guide_check import check_posterior
+from pyro_dynamics.inference.guide_check import check_posterior, is_point
 from pyro_dynamics.inference.log_joint import whole_batch
 from pyro_dynamics.inference.user_model import over_environments
 from pyro_dynamics.registry import Registry
@@ -208,6 +208,10 @@ class Belief:
         with drawing_from(generator):
             prior = self.prior(self.guide.frozen(), seen)
         check_posterior(self, prior, self.guide.environments, self.guide.latent_dim, "prior")
+        if is_point(prior):
+            raise UserError(
+                f"{type(self).__name__}.prior() is a Delta, which has no density: give a distribution with one"
+            )
         batch = self.batch(inputs, targets, environment)
         self.guide.observe(inputs, targets, environment)
         self.update_rule.fit(self.model, self.guide, prior, batch, generator)

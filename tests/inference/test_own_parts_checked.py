@@ -1,0 +1,311 @@
+"""Guides, beliefs, updates and planners of one's own that are wrong: each refused when the agent is made, by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyro
+import pytest
+import torch
+from pyro import distributions
+from torch import Tensor, nn
+
+from pyro_dynamics.agent import Agent
+from pyro_dynamics.control import MPCConfig, Planner
+from pyro_dynamics.environments import find_family
+from pyro_dynamics.errors import PartFault, UserError
+from pyro_dynamics.guides import GUIDES, DiagonalGuide, Guide
+from pyro_dynamics.inference import Belief, OfflineConfig, SVIUpdate, SVIUpdateConfig
+from pyro_dynamics.inference.beliefs.contract import clone_state
+from pyro_dynamics.inference.own_guide_check import check_own_guide
+from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
+
+K, D = 3, 2
+NORMAL = distributions.Normal
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No settings."""
+
+
+class Own(Guide):
+    """A guide of one's own that is right; ``scale`` is where a training starts."""
+
+    Config = Nothing
+
+    def __init__(self, environments: int, latent_dim: int, scale: float = 0.1) -> None:
+        super().__init__(environments, latent_dim)
+        self.location = nn.Parameter(torch.zeros(environments, latent_dim))
+        self.log_scale = nn.Parameter(torch.full((environments, latent_dim), scale).log())
+
+    def posterior(self) -> Any:
+        return NORMAL(self.location, self.log_scale.exp()).to_event(1)
+
+    def for_environments(self, environments: int) -> Any:
+        return type(self)(environments, self.latent_dim, 1.0)
+
+
+class OwnBelief(Belief):
+    Config = Nothing
+
+    def prior(self, posterior: Any, seen: Tensor) -> Any:
+        return posterior
+
+
+class OwnUpdate:
+    def fit(self, model: Any, guide: Any, prior: Any, batch: Any, generator: torch.Generator) -> None:
+        """Nothing."""
+
+
+class OwnPlanner(Planner):
+    Config = Nothing
+
+    def plan(self, objective: Any, shape: tuple[int, int, int], generator: torch.Generator) -> Any:
+        return torch.zeros(shape)
+
+
+def like(kind: type, **written: Any) -> type:
+    """A class of the user's own that writes other methods."""
+    return type("Wrong", (kind,), {"__module__": __name__, **written})
+
+
+def agent(guide: Any = Own, belief: Any = OwnBelief, update: Any = None, planner: Any = OwnPlanner) -> Agent:
+    """Made out of parts of one's own."""
+    task = find_family("pendulum-gravity").make_task()
+    config = EnsembleConfig(2, (8,), (0.0, 0.0))
+    model = HierarchicalModel(Ensemble(task.input_dim, D, task.target_dim, config), K, D)
+    rule = update or SVIUpdate(SVIUpdateConfig(steps=2))
+    bounds = (torch.tensor([-2.0]), torch.tensor([2.0]))
+    offline, controller = OfflineConfig(), MPCConfig(horizon=3, particles=2)
+    return Agent(model, guide(K, D), task, bounds, offline, controller, lambda m, g: belief(m, g, rule), planner)
+
+
+def distribution(of: Callable[[Any], Any]) -> type:
+    return like(Own, posterior=of)
+
+
+def site(name: str, plate: bool = True) -> type:
+    def forward(self: Own, batch: Any, prior: Any = None) -> Any:
+        if not plate:
+            return pyro.sample(name, self.posterior())
+        with pyro.plate("environment", self.environments, dim=-1):
+            return pyro.sample(name, self.posterior())
+
+    return like(Own, forward=forward)
+
+
+def with_density(log_prob: Callable[[Tensor], Tensor]) -> type:
+    def posterior(self: Own) -> Any:
+        found = Own.posterior(self)
+        found.log_prob = log_prob
+        return found
+
+    return distribution(posterior)
+
+
+def match_by(power: float) -> Callable[..., None]:
+    def match(self: Own, mean: Tensor, covariance: Tensor) -> None:
+        with torch.no_grad():
+            self.location.copy_(mean)
+            self.log_scale.copy_(power * covariance.diagonal(dim1=-2, dim2=-1).log())
+
+    return match
+
+
+class Doubles(Own):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.double()
+
+
+class StartsAtNaN(Own):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.location.data.fill_(torch.nan)
+
+
+class WithoutSuper(Own):
+    def __init__(self, environments: int, latent_dim: int) -> None:
+        self.environments, self.latent_dim = environments, latent_dim
+
+
+GUIDES_THAT_ARE_WRONG = {
+    "pooled": (
+        distribution(lambda self: NORMAL(self.location.mean(0).expand(K, D), self.log_scale.exp()).to_event(1)),
+        "another env",
+    ),
+    "of the first row": (
+        distribution(lambda self: NORMAL(self.location[:1].expand(K, D), self.log_scale.exp()).to_event(1)),
+        "the posterior of environment 1 moves with location[0]",
+    ),
+    "centred": (
+        distribution(lambda self: NORMAL(self.location - self.location.mean(0), self.log_scale.exp()).to_event(1)),
+        "an update of one would move all",
+    ),
+    "detached": (
+        distribution(lambda self: NORMAL(self.location.detach(), self.log_scale.exp()).to_event(1)),
+        "its distribution does not move with location",
+    ),
+    "NaN density": (with_density(lambda value: torch.full((K,), torch.nan)), "log_prob() is not finite"),
+    "one density": (with_density(lambda value: value.sum()), "log_prob() gives [], not [3]"),
+    "bounded": (
+        distribution(lambda self: distributions.Uniform(self.location - 1, self.log_scale.exp() + 1).to_event(1)),
+        "has no density at -5",
+    ),
+    "without moments": (
+        distribution(lambda self: distributions.Cauchy(self.location, self.log_scale.exp()).to_event(1)),
+        "Wrong.posterior().mean is not finite",
+    ),
+    "of torch": (
+        distribution(lambda self: torch.distributions.Independent(torch.distributions.Normal(self.location, 1.0), 1)),
+        "take it from pyro.distributions",
+    ),
+    "masked point": (
+        distribution(lambda self: distributions.Delta(self.location, event_dim=1).mask(True)),
+        "is a Delta, which has no density",
+    ),
+    "random": (
+        distribution(lambda self: NORMAL(self.location + torch.randn(D), self.log_scale.exp()).to_event(1)),
+        "gives another distribution each time",
+    ),
+    "raises": (distribution(lambda self: self.nothing), "Wrong.posterior() raised AttributeError"),
+    "negative scale": (
+        distribution(lambda self: NORMAL(self.location, self.log_scale).to_event(1)),
+        "raised ValueError",
+    ),
+    "starts at NaN": (StartsAtNaN, "StartsAtNaN.posterior() raised ValueError"),
+    "doubles": (Doubles, "location is torch.float64, and must be torch.float32"),
+    "without super": (WithoutSuper, "WithoutSuper.__init__ must begin with super().__init__"),
+    "another site": (site("z"), "samples z in none"),
+    "no plate": (site("e", plate=False), "must sample one site, e, in the plate environment"),
+    "no site": (like(Own, forward=lambda self, batch, prior=None: None), "samples none in none"),
+    "one argument": (like(Own, forward=lambda self, batch: None), "Wrong.forward(batch, prior) raised TypeError"),
+    "no copy": (like(Own, for_environments=lambda self, environments: self), "not one of 3 environments"),
+    "nothing copied": (like(Own, for_environments=lambda self, environments: None), "not None"),
+    "no prior": (
+        like(Own, for_environments=lambda self, environments: type(self)(environments, D)),
+        "must begin at the prior N(0, I), and half of its draws lie within 0.06",
+    ),
+    "a live constant": (like(Own, frozen=lambda self: self.posterior()), "frozen() must give a constant"),
+    "match by variance": (like(Own, match=match_by(1.0)), "standard deviations are 0.25 to 0.25"),
+    "match nothing": (like(Own, match=lambda self, mean, covariance: None), "means up to 0.5 away"),
+    "density in words": (like(Own, has_density="no"), "has_density must be True or False, not 'no'"),
+    "shared in words": (like(Own, shared="weights"), "shared must be a tuple of names, not 'weights'"),
+}
+
+
+@pytest.mark.parametrize(("guide", "words"), GUIDES_THAT_ARE_WRONG.values(), ids=GUIDES_THAT_ARE_WRONG)
+def test_a_wrong_guide_is_refused_when_made(guide: type, words: str) -> None:
+    with pytest.raises(UserError) as refused:
+        agent(guide)
+    assert words in str(refused.value)
+    assert guide.__name__ in str(refused.value)
+
+
+BELIEFS_THAT_ARE_WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "prior raises": (
+        {"prior": lambda self, posterior, seen: 1 / 0},
+        "in an update by 3 transitions, raised ZeroDivision",
+    ),
+    "prior of one argument": ({"prior": lambda self, posterior: posterior}, "raised TypeError"),
+    "prior is NaN": (
+        {"prior": lambda self, q, seen: NORMAL(q.mean * torch.nan, 1.0, validate_args=False).to_event(1)},
+        "leads to no finite posterior",
+    ),
+    "prior is a point": (
+        {"prior": lambda self, posterior, seen: distributions.Delta(posterior.mean, event_dim=1)},
+        "Wrong.prior() is a Delta",
+    ),
+    "joint is nothing": ({"joint": lambda self: None}, "Wrong.posterior() gives a NoneType"),
+    "joint still moves": ({"joint": lambda self: self.guide.posterior()}, "posterior() must be a constant"),
+    "ahead is nothing": ({"ahead": lambda self: None}, "Wrong.ahead() gives a NoneType"),
+    "snapshot is nothing": ({"snapshot": lambda self: None}, "raised TypeError"),
+}
+
+
+@pytest.mark.parametrize(("written", "words"), BELIEFS_THAT_ARE_WRONG.values(), ids=BELIEFS_THAT_ARE_WRONG)
+def test_a_wrong_belief_is_refused_when_made(written: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match="Wrong") as refused:
+        agent(belief=like(OwnBelief, **written))
+    assert words in str(refused.value)
+
+
+def fill(of: str, value: float) -> Callable[..., None]:
+    """An update that writes over the parameters of ``model`` or ``guide``."""
+
+    def fit(self: Any, model: Any, guide: Any, prior: Any, batch: Any, generator: Any) -> None:
+        with torch.no_grad():
+            for parameter in {"model": model, "guide": guide}[of].parameters():
+                parameter.fill_(value)
+
+    return fit
+
+
+@pytest.mark.parametrize(
+    ("fit", "words"),
+    [
+        (fill("model", 0.5), "changes the model's weights"),
+        (fill("guide", torch.nan), "leads to no finite posterior"),
+        (lambda self, model, guide: None, "raised TypeError"),
+        (lambda self, *arguments: arguments[5], "raised IndexError"),
+    ],
+)
+def test_a_wrong_update_is_refused_when_made(fit: Any, words: str) -> None:
+    with pytest.raises(UserError, match="Wrong") as refused:
+        agent(update=like(OwnUpdate, fit=fit)())
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (lambda self, objective, shape, generator: None, "gives a NoneType, not a tensor"),
+        (lambda self, objective, shape, generator: torch.zeros(shape).numpy(), "gives a float32, not a tensor"),
+        (lambda self, objective, shape, generator: torch.zeros(shape).double(), "gives a torch.float64"),
+        (lambda self, objective, shape, generator: torch.full(shape, 2.0), "not all in [-1, 1]"),
+        (lambda self, objective, shape, generator: torch.full(shape, torch.nan), "not all in [-1, 1]"),
+        (lambda self, objective, shape, generator: objective()(torch.zeros(shape)), "not [K, C, H, A]"),
+        (lambda self, objective: None, "raised TypeError"),
+    ],
+)
+def test_a_wrong_planner_is_refused_when_made(plan: Any, words: str) -> None:
+    with pytest.raises(UserError, match=r"Wrong.plan\(\)") as refused:
+        agent(planner=like(OwnPlanner, plan=plan))
+    assert words in str(refused.value)
+
+
+def test_what_a_part_raises_is_the_cause_of_the_line() -> None:
+    with pytest.raises(PartFault) as refused:
+        agent(belief=like(OwnBelief, prior=lambda self, posterior, seen: 1 / 0))
+    assert isinstance(refused.value.__cause__, ZeroDivisionError)
+
+
+class Mixture(Own):
+    """Its logits move the density, and not the draws of one component."""
+
+    def __init__(self, environments: int, latent_dim: int, scale: float = 0.1) -> None:
+        super().__init__(environments, latent_dim, scale)
+        self.shift = nn.Parameter(torch.zeros(environments, latent_dim))
+
+    def posterior(self) -> Any:
+        return distributions.StudentT(5.0, self.location + self.shift, self.log_scale.exp()).to_event(1)
+
+
+@pytest.mark.parametrize(
+    "guide",
+    [
+        Own,
+        Mixture,
+        like(Own, match=match_by(0.5)),
+        like(DiagonalGuide),
+        *(like(GUIDES[name]) for name in ("full-rank", "low-rank", "laplace", "mixture", "flow", "auto")),
+    ],
+)
+def test_what_is_right_is_taken_and_left_as_it_is(guide: type) -> None:
+    made = guide(K, D)
+    before, draws = clone_state(made), torch.get_rng_state()
+    check_own_guide(made, 2, 4, 3)
+    assert torch.equal(torch.get_rng_state(), draws)
+    assert all(torch.equal(value, before[name]) for name, value in made.state_dict().items())
+    assert agent(guide).belief.posterior().mean.shape == (K, D)
