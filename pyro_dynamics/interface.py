@@ -106,6 +106,7 @@ def fit(
     unit: str = "",
     hold_out: float = 0.2,
     family: FamilyLike | None = None,
+    angles: Sequence[int] = (),
     threads: int = 1,
     **settings: Any,
 ) -> OnlineAgent:
@@ -123,6 +124,7 @@ def fit(
         unit: of that column.
         hold_out: share of each environment's episodes that is held out.
         family: of the same environment: its features, targets and reward, and its simulator.
+        angles: entries of the state that are angles, in radians or degrees, which wrap.
         threads: processor threads.
         settings: fields of ``config.json``, as in :func:`train`.
 
@@ -139,9 +141,8 @@ def fit(
         read = read_data(data, group, column_names(columns or {}))
         for note in read.notes:
             warnings.warn(note, stacklevel=2)
-        fit_run(
-            config, read, path, sources=source_names(data), unit=unit, held_out_share=hold_out, family=name, again=True
-        )
+        how: dict[str, Any] = {"unit": unit, "held_out_share": hold_out, "family": name, "angles": angles}
+        fit_run(config, read, path, sources=source_names(data), again=True, **how)
     needed = config.agent == "specialist"
     return load(path, context=read.labels[0] if needed else None, seed=seed, threads=threads)
 

@@ -1,7 +1,7 @@
 """Numbers that a network cannot learn from as they stand, found in transitions and said in words."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,12 +110,13 @@ def likely_angles(
     )
 
 
-def outliers(state: np.ndarray, next_state: np.ndarray, names: Sequence[str] = ()) -> str:
+def outliers(state: np.ndarray, next_state: np.ndarray, place: Callable[[int], str], names: Sequence[str] = ()) -> str:
     """A warning where few rows lie so far out that all scales are theirs; else nothing.
 
     Args:
         state: ``[N, S]``; fewer than 100 rows are not judged.
         next_state: ``[N, S]``.
+        place: says where a row is, for people.
         names: of the S entries.
     """
     if len(state) < 100:
@@ -131,7 +132,7 @@ def outliers(state: np.ndarray, next_state: np.ndarray, names: Sequence[str] = (
             row = int(beyond[:, entry].argmax())
             found.append(
                 f"{what}{_name(names, entry)} (in {int((beyond[:, entry] > OUTLYING).sum())} of {len(values)} rows; "
-                f"{values[row, entry]:.3g} in row {row}, where nearly all lie between {low[entry]:.3g} and "
+                f"{values[row, entry]:.3g} in {place(row)}, where nearly all lie between {low[entry]:.3g} and "
                 f"{high[entry]:.3g})"
             )
     if not found:

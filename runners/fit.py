@@ -1,5 +1,6 @@
 """pyro-dynamics fit: learn a dynamics model from logged transitions alone, without a simulator."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 import tyro
+from tqdm import tqdm
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.fitting import fit_metrics, hold_out
@@ -42,6 +44,7 @@ from pyro_dynamics.runners.common.factory import action_space, build_group
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
 from pyro_dynamics.transitions import Transitions
+from pyro_dynamics.unusual_numbers import likely_angles, outliers
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,9 @@ class FitFlags:
     family: str | None = None
     """A registered family of the same environment: its features, targets and reward, and its simulator for commands
     that act. Without, the observation is the state, and its change the target."""
+    angles: tuple[int, ...] = ()
+    """Entries of the state that are angles, of radians or degrees in a range of one turn (0 2 for state_0 and state_2):
+    the network gets cosine and sine, and predicts the shortest turn."""
     out: Path | None = None
     """Folder of the run; by default runs/fit-AGENT-SEED."""
     threads: int = 1
@@ -126,9 +132,8 @@ def main(arguments: Sequence[str]) -> None:
     for note in data.notes:
         print(note)
     path = flags.out or Path("runs") / default_name(flags.run)
-    folder = fit_run(
-        flags.run, data, path, sources=flags.data, unit=flags.unit, held_out_share=flags.hold_out, family=flags.family
-    )
+    how: dict[str, Any] = {"unit": flags.unit, "held_out_share": flags.hold_out, "angles": flags.angles}
+    folder = fit_run(flags.run, data, path, sources=flags.data, family=flags.family, **how)
     described = DataDescription.load(folder.path)
     assert described is not None
     print_table(folder, LoggedFamily.of(described))
@@ -148,6 +153,7 @@ def fit_run(
     unit: str = "",
     held_out_share: float = 0.2,
     family: str | None = None,
+    angles: Sequence[int] = (),
     again: bool = False,
 ) -> RunFolder:
     """Learn from logged transitions what a configuration says, and keep the run in a folder.
@@ -160,6 +166,7 @@ def fit_run(
         unit: of the column that the data was grouped by; several have commas between them.
         held_out_share: of each environment's episodes, in (0, 1); of a single episode, of its last steps.
         family: a registered family of the same environment, whose task and simulator are used.
+        angles: entries of the state that are angles, where there is no family.
         again: take what is in the folder where it is the same fit to the same data.
 
     Raises:
@@ -168,7 +175,8 @@ def fit_run(
     if not 0 < held_out_share < 1:
         raise UserError(f"the share that is held out lies between 0 and 1, and is not {held_out_share}")
     refuse_one_environment(config, data)
-    described = DataDescription.of(sources, data, unit, family)
+    described = DataDescription.of(sources, data, unit, family, angles)
+    warn_of_numbers(data, family, angles)
     kept = hold_out(data, held_out_share, config.seed)
     trained, held_out = data.transitions.select(~kept), data.transitions.select(kept)
     environments = LoggedFamily.of(described)
@@ -193,6 +201,21 @@ def fit_run(
 
         write_bytes(folder.path / "fit.png", draw_fit(elbos, rows, environments.axis))
         return folder
+
+
+def warn_of_numbers(data: LoggedData, family: str | None, angles: Sequence[int]) -> None:
+    """Say which numbers a network learns badly as they are; a family knows its angles."""
+    rows = data.transitions
+    state, next_state = rows.state.double().numpy(), rows.next_state.double().numpy()
+
+    def place(row: int) -> str:
+        return f"step {int(rows.step[row])} of {data.column} {label(data.labels[int(rows.environment[row])])}"
+
+    found = [outliers(state, next_state, place)]
+    if family is None:
+        found.append(likely_angles(state, next_state, known=angles))
+    for warning in filter(None, found):
+        tqdm.write(f"warning: {warning}", file=sys.stderr)
 
 
 def same_fit(path: Path, run: dict[str, Any], described: DataDescription, data: Sequence[Transitions]) -> RunFolder:

@@ -81,9 +81,9 @@ def test_other_numbers_are_no_angles(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("size", [1e6, -1e9])
 def test_rows_that_decide_the_scale_are_named(size: float, entry: int, rng: np.random.Generator) -> None:
     state, next_state = walk(rng, 0.01)
-    assert outliers(state, next_state) == ""
+    assert outliers(state, next_state, "row {}".format) == ""
     next_state[400, entry] = size
-    said = outliers(state, next_state)
+    said = outliers(state, next_state, "row {}".format)
     assert f"the change of state {entry} (in 1 of 1000 rows" in said
     assert "in row 400" in said
 

@@ -12,6 +12,7 @@ from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.transitions import Transitions
+from pyro_dynamics.unusual_numbers import lost_digits
 
 ENVIRONMENT = "environment"
 """The default column that identifies environments."""
@@ -129,9 +130,11 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
     episode = torch.cat([episode + int(count) for (_, episode), count in zip(parts, counts, strict=False)])
     low = np.min([log.action.min(0) if log.bounds is None else log.bounds[0] for log in logs], axis=0)
     high = np.max([log.action.max(0) if log.bounds is None else log.bounds[1] for log in logs], axis=0)
-    notes = tuple(note for log in logs for note in log.notes)
+    lost = (lost_digits(log.state, log.next_state) for log in logs)  # before they are rounded to float32
+    notes = [note for log in logs for note in log.notes]
+    notes += [f"{log.name}: {words}" for log, words in zip(logs, lost, strict=True) if words]
     episodic = all(log.episode is not None for log in logs)
-    return LoggedData(data, episode, episodic, labels, group or "data set", rewarded, (low, high), notes)
+    return LoggedData(data, episode, episodic, labels, group or "data set", rewarded, (low, high), tuple(notes))
 
 
 def _column(log: Log, group: str | None) -> np.ndarray:

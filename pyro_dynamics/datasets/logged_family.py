@@ -1,12 +1,14 @@
 """The family of environments of a run that was fitted to logged data, without a simulator."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
+import torch
 from gymnasium.spaces import Box
 from gymnasium.vector import SyncVectorEnv
 from torch import Tensor
@@ -18,6 +20,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import write_json
 from pyro_dynamics.io.untrusted_folders import require_own_code
 from pyro_dynamics.tasks import BoxTask, Task
+from pyro_dynamics.transitions import Transitions
 
 NAME = "logged-data"
 """The family of runs that have no other."""
@@ -40,6 +43,11 @@ class Described(TypedDict):
     state_dim: Count
     rewarded: bool
     family: str | None
+    angles: NotRequired[list[tuple[Count, Finite, Finite]]]
+
+
+RANGES = ((-math.pi, math.pi), (0.0, 2 * math.pi), (-180.0, 180.0), (0.0, 360.0))
+"""Of logged angles: the first that holds all values."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,7 @@ class DataDescription:
         state_dim: size S of an observation.
         rewarded: whether rewards were logged.
         family: the registered family whose task and simulator are used, if any.
+        angles: entries of the observation that are angles, each with the ends of its range.
     """
 
     sources: tuple[str, ...]
@@ -66,13 +75,17 @@ class DataDescription:
     state_dim: int
     rewarded: bool
     family: str | None
+    angles: tuple[tuple[int, float, float], ...] = ()
 
     @classmethod
-    def of(cls, sources: Sequence[str], data: LoggedData, unit: str, family: str | None) -> "DataDescription":
+    def of(
+        cls, sources: Sequence[str], data: LoggedData, unit: str, family: str | None, angles: Sequence[int] = ()
+    ) -> "DataDescription":
         """The description of what was read.
 
         Raises:
-            UserError: if the family has states or actions of other sizes, or there are not as many units as columns.
+            UserError: if the family has states or actions of other sizes, there are not as many units as columns, or
+                an angle is no entry of a state.
         """
         columns, units = data.column.split(","), unit.split(",")
         if unit and len(units) != len(columns):
@@ -81,10 +94,14 @@ class DataDescription:
         if family is not None:
             task = find_family(family).make_task()
             rows.require_of(len(data.labels), task.state_dim, task.action_dim, f"{', '.join(sources)} for {family}")
+        if angles and family is not None:
+            raise UserError(
+                f"--angles: which entries are angles is known of the family {family}: leave one of them out"
+            )
         low, high = (tuple(part.tolist()) for part in data.bounds)
-        return cls(
-            tuple(sources), data.column, unit, data.labels, low, high, rows.state.shape[1], data.rewarded, family
-        )
+        size = rows.state.shape[1]
+        ranges = tuple(_range_of(entry, rows) for entry in angles)
+        return cls(tuple(sources), data.column, unit, data.labels, low, high, size, data.rewarded, family, ranges)
 
     def save(self, folder: Path) -> None:
         """Write it to the folder of a run."""
@@ -104,7 +121,8 @@ class DataDescription:
             values: Any = structure(read_json(file), Described)
             lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
             labels = tuple(tuple(one) if isinstance(one, list) else one for one in values["labels"])
-            described = cls(**values | lists | {"labels": labels})
+            angles = tuple(map(tuple, values.get("angles", ())))
+            described = cls(**values | lists | {"labels": labels, "angles": angles})
             described._check()
         except (OSError, ValueError, TypeError) as fault:
             raise UserError(f"{file} is damaged ({fault}): fit again") from None
@@ -129,10 +147,30 @@ class Spaces:
     action_space: Box
 
 
-def logged_task(state_dim: int, action_dim: int) -> Task:
+def logged_task(state_dim: int, action_dim: int, angles: Sequence[tuple[int, float, float]] = ()) -> Task:
     """The observation is the state, its change over a step, standardised, the target, and there is no reward."""
-    observations, actions = Box(-np.inf, np.inf, (state_dim,)), Box(-1.0, 1.0, (action_dim,))
-    return BoxTask(Spaces(observations, actions), _no_reward, names=[f"state {i}" for i in range(state_dim)])
+    low, high = np.full(state_dim, -np.inf), np.full(state_dim, np.inf)
+    for entry, *ends in angles:
+        low[entry], high[entry] = ends
+    spaces = Spaces(Box(low, high, dtype=np.float64), Box(-1.0, 1.0, (action_dim,)))
+    names = [f"state {i}" for i in range(state_dim)]
+    return BoxTask(spaces, _no_reward, names=names, angles=[entry for entry, *_ in angles])
+
+
+def _range_of(entry: int, rows: Transitions) -> tuple[int, float, float]:
+    """An angle, with the ends of the range that its values are in."""
+    size = rows.state.shape[1]
+    if not 0 <= entry < size:
+        raise UserError(f"--angles names the entry {entry}: a state has the entries 0 to {size - 1}")
+    values = torch.cat([rows.state[:, entry], rows.next_state[:, entry]])
+    rounding = 1e-3
+    for low, high in RANGES:
+        if low - rounding <= values.min() and values.max() <= high + rounding:
+            return entry, low, high
+    raise UserError(
+        f"--angles: the values of state {entry} go from {values.min():.4g} to {values.max():.4g}, which are neither "
+        "radians nor degrees of one turn: convert them, or leave it out (the network then takes it as a number)"
+    )
 
 
 def _no_reward(state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
@@ -163,7 +201,9 @@ class LoggedFamily(Family):
             unit=unit,
             train=data.labels,
             test=data.labels if simulator is None else simulator.test,
-            task=partial(logged_task, data.state_dim, len(data.low)) if simulator is None else simulator.task,
+            task=partial(logged_task, data.state_dim, len(data.low), data.angles)
+            if simulator is None
+            else simulator.task,
             description="logged transitions",
             low=data.low,
             high=data.high,

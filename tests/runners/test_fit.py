@@ -334,3 +334,70 @@ def test_a_large_run_is_judged_on_a_part_and_says_so(
     assert all(max(map(abs, one["importance"]["shift"])) < 1 for one in stored["quality"])
     assert main([*judge, "--rows", "0"]) == 0
     assert "are taken" not in capsys.readouterr().out
+
+
+def as_angles(arrays: dict[str, np.ndarray], degrees: bool) -> dict[str, np.ndarray]:
+    """The same log of the angle itself, which wraps, in place of cosine and sine."""
+
+    def of(state: np.ndarray) -> np.ndarray:
+        angle = np.arctan2(state[:, 1], state[:, 0])
+        return np.stack([np.rad2deg(angle) if degrees else angle, state[:, 2]], 1)
+
+    return arrays | {"state": of(arrays["state"]), "next_state": of(arrays["next_state"])}
+
+
+@pytest.mark.parametrize("degrees", [False, True])
+def test_angles_in_a_log_are_warned_of_and_learned_where_they_are_named(
+    degrees: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = saved(tmp_path / "log.npz", as_angles(pendulum_log(GRAVITIES), degrees))
+    reached = []
+    for name, named in (("without", []), ("with", ["--angles", "0"])):
+        command = ["fit", str(log), *SMALL, "--group", "gravity", *named, "--out", str(tmp_path / name)]
+        assert main(command) == 0
+        assert ("fit --angles 0, or observe" in capsys.readouterr().err) == (not named)
+        rows = RunFolder.open(tmp_path / name).metrics()
+        reached.append(np.mean([row["log_likelihood"] for row in rows]))
+    assert reached[1] > reached[0] + 1  # in nats for each transition
+    assert main(["diagnose", str(tmp_path / "with"), "--draws", "120", "--horizon", "5", "--particles", "20"]) == 0
+    new = saved(tmp_path / "new.npz", as_angles(pendulum_log((8.0,), episodes=1), degrees))
+    assert main(["adapt", str(tmp_path / "with"), "--replay", str(new), "--quiet"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--angles", "2"], "--angles names the entry 2: a state has the entries 0 to 1"),
+        (["--angles", "1"], "neither radians nor degrees of one turn"),
+        (["--angles", "0", "--family", "pendulum-gravity"], "leave one of them out"),
+    ],
+)
+def test_angles_that_are_none_are_refused(
+    flags: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = pendulum_log((2.0, 6.0), episodes=2)
+    if "--family" not in flags:
+        arrays = as_angles(arrays, degrees=False)
+        for name in ("state", "next_state"):
+            arrays[name][:, 1] *= 1000
+    log = saved(tmp_path / "log.npz", arrays)
+    command = ["fit", str(log), *SMALL, "--group", "gravity", *flags, "--out", str(tmp_path / "run")]
+    assert words in refused(command, capsys)
+
+
+def test_a_row_that_decides_all_scales_and_digits_that_are_lost_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = pendulum_log((2.0, 6.0), episodes=2)
+    arrays["state"], arrays["next_state"] = (arrays[name].astype(np.float64) for name in ("state", "next_state"))
+    arrays["next_state"][50, 1] = 1e6
+    for name in ("state", "next_state"):
+        arrays[name][:, 0] += 4.5e6
+    log = saved(tmp_path / "log.npz", arrays)
+    assert main(["fit", str(log), *SMALL, "--group", "gravity", "--out", str(tmp_path / "run")]) == 0
+    printed = capsys.readouterr()
+    assert (
+        "a few rows decide the scale of all: the change of state 1 (in 1 of 160 rows; 1e+06 in step 10 of gravity 2"
+        in printed.err
+    )
+    assert "the numbers are too large for their changes: state 0 (about 4.5e+06" in printed.out
