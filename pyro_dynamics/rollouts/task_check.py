@@ -16,6 +16,7 @@ from pyro_dynamics.rollouts.training import record
 from pyro_dynamics.seeding import derive_generator, derive_seed
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.tasks.functions import Function, evaluate
+from pyro_dynamics.tasks.spaces import choices_of
 
 STEPS = 100
 """At most so many random steps in each environment."""
@@ -87,13 +88,18 @@ def require_sizes(task: Task, envs: VectorEnv) -> None:
     ):
         if space.shape != (size,):
             raise UserError(f"the task has {kind} {size}, and the environment the space {space}: make them agree")
+    if task.choices != choices_of(envs.single_action_space):
+        raise UserError(
+            f"the task has choices {task.choices}, and the environment's discrete actions are the one-hot codes (first "
+            f"entry, length) {choices_of(envs.single_action_space)}: set the task's choices to that"
+        )
 
 
 def random_steps(envs: VectorEnv, seed: int, on_fault: OnFault | None = None, most: int = STEPS) -> list[Step]:
     """The first steps of one random episode in each environment."""
     space = envs.single_action_space
     draws = derive_generator(seed, "task check", "actions")
-    policy = uniform_policy(space.low, space.high, envs.num_envs, draws)  # type: ignore[attr-defined]
+    policy = uniform_policy(space, envs.num_envs, draws)
     seeds = [derive_seed(seed, "task check", "reset", k) for k in range(envs.num_envs)]
     return [step for _, step in zip(range(most), rollout(envs, policy, seeds, on_fault), strict=False)]
 

@@ -1,4 +1,4 @@
-"""The task of any environment whose observations and actions are vectors of real numbers."""
+"""The task of any environment whose observations and actions vectors of real numbers can stand for."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from torch import Tensor
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks.functions import Function, name_of
 from pyro_dynamics.tasks.observation_wrappers import AppendOutcome, ContextReward
-from pyro_dynamics.tasks.spaces import check_spaces
+from pyro_dynamics.tasks.spaces import action_vector, check_spaces, choices_of, entry_names, observation_vector
 from pyro_dynamics.tasks.task import Task
 from pyro_dynamics.tasks.termination_classifier import ending_sizes, ends, fit_ending
 
@@ -36,7 +36,8 @@ class BoxTask(Task):
             and the context, or ``"learned"``. An environment's own function of numpy arrays goes into
             :func:`~pyro_dynamics.tasks.on_numpy`.
         terminated: such a function giving booleans, or ``"learned"``, or None for episodes that do not end early.
-        names: name and unit of each entry of an observation, for figures.
+        names: name and unit of each entry of an observation, for figures; those of a dictionary of observations are
+            known.
 
     Raises:
         UserError: if the spaces or the functions cannot be planned with.
@@ -53,9 +54,10 @@ class BoxTask(Task):
         if not hasattr(env, "observation_space") or not hasattr(env, "action_space"):
             raise UserError(f"BoxTask needs an environment, with its spaces, not {env!r}")
         check_spaces(name, env.observation_space, env.action_space)
-        entries = len(env.observation_space.low)
+        actions, entries = action_vector(env.action_space), len(observation_vector(env.observation_space).low)
         if names and len(names) != entries:
             raise UserError(f"{name} observes {entries} numbers, and {len(names)} names were given")
+        names = names or entry_names(env.observation_space)
         self._context_reward = None
         if reward != "learned" and _takes_context(reward, "reward"):
             self._context_reward, reward = reward, "learned"
@@ -64,7 +66,7 @@ class BoxTask(Task):
         self._reward, self._terminated = reward, terminated
         self.learns_reward, self.learns_termination = reward == "learned", terminated == "learned"
         self.can_terminate = terminated is not None
-        self.feature_dim, self.action_dim = entries, len(env.action_space.low)
+        self.feature_dim, self.action_dim, self.choices = entries, len(actions.low), choices_of(actions)
         self.target_dim = entries + self.learns_reward
         self.state_dim = self.target_dim + self.learns_termination
         if names:
