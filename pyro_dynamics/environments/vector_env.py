@@ -34,8 +34,8 @@ class VectorEnv(gymnasium.Wrapper, RecordConstructorArgs):
         return self._flat(observation), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        observation, *rest = self.env.step(self._own(action))
-        return (self._flat(observation), *rest)
+        observation, reward, terminated, truncated, info = self.env.step(self._own(action))
+        return self._flat(observation), reward, terminated, truncated, info
 
     def _flat(self, observation: Any) -> Any:
         space = self.env.observation_space

@@ -273,7 +273,8 @@ def test_spaces_of_every_kind_become_vectors(space: Space, names: tuple[str, ...
         env: Any = Echo(space, space)
         flat, _ = as_vectors(env).reset(options={"say": sample})
         assert there.contains(np.asarray(flat, there.dtype))
-        assert np.array_equal(flat, gymnasium.spaces.flatten(space, sample))
+        expected: Any = gymnasium.spaces.flatten(space, sample)
+        assert np.array_equal(flat, expected)
         as_vectors(env).step(np.asarray(flat, back.dtype))
         assert data_equivalence(env.done, sample)
 
