@@ -13,6 +13,9 @@ from pyro_dynamics.errors import UserError
 Choices = tuple[tuple[int, int], ...]
 """The first entry and the length of every one-hot code in a vector of actions; a code of one entry is 0 or 1."""
 
+LONGEST_CODE = 10_000
+"""Entries of a one-hot code, for each of which the network has an input."""
+
 
 class ActionVector(Box):
     """The vector of real numbers in which the actions of another space are planned.
@@ -146,6 +149,8 @@ def _trouble(kind: str, leaf: Space) -> str:
         return f"no vector stands for it, so wrap the environment so that its {kind} is a vector of real numbers"
     if not _codes(leaf):
         return "it is empty: give it one entry at least"
+    if isinstance(leaf, Discrete | MultiDiscrete) and max(_codes(leaf)) > LONGEST_CODE:
+        return f"a one-hot code of {max(_codes(leaf))} entries is too long to be learned (at most {LONGEST_CODE})"
     if not isinstance(leaf, Box):
         alone = kind == "action" and not isinstance(leaf, MultiBinary) and 1 in _codes(leaf)
         return "a choice among one is none: take it out of the action" if alone else ""

@@ -181,7 +181,7 @@ def test_a_delayed_action_acts_later_and_is_observed_until_then() -> None:
 
 
 def test_state_and_action_decide_the_next_state_whatever_was_before() -> None:
-    """Two histories that come to the same observation go on alike under the same delay."""
+    """Two histories that come to the same observation continue alike under the same delay."""
     for delay in (0, 1, 2):
         one, other = pendulum(delay), pendulum(delay)
         for env, history in ((one, (0.3, -1.0, 0.7)), (other, (-2.0, -1.0, 0.7))):

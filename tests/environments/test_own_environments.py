@@ -185,7 +185,7 @@ def test_a_generator_of_32_bits_is_given_such_a_seed() -> None:
     [
         (lambda m: gymnasium.make("NoSuch-v0"), "an environment of family mine raised NameNotFound: Environment"),
         (
-            lambda m: gymnasium.wrappers.RescaleAction(gymnasium.make("CartPole-v1"), -1, 1),
+            lambda m: gymnasium.wrappers.RescaleAction(gymnasium.make("CartPole-v1"), np.float32(-1), np.float32(1)),
             "RescaleAction requires a Box",
         ),
         (lambda m: gymnasium.make("Pendulum-v1", nonsense=m), "nonsense"),
@@ -201,7 +201,8 @@ def test_what_gymnasium_refuses_to_make_is_refused_in_its_words(maker: Any, word
 
 
 def test_what_a_constructor_of_ones_own_raises_keeps_its_traceback() -> None:
-    family = replace(FAMILY, environment=lambda m: 1 / 0, parameter="m", unit="kg", train=(1.0,), test=(2.0,))
+    broken: Any = lambda m: 1 / 0  # noqa: E731
+    family = replace(FAMILY, environment=broken, parameter="m", unit="kg", train=(1.0,), test=(2.0,))
     with pytest.raises(
         EnvironmentFault, match="making an environment of family mine raised ZeroDivisionError"
     ) as error:

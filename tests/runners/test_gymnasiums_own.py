@@ -6,6 +6,7 @@ import gymnasiums_own
 import numpy as np
 import pytest
 
+from pyro_dynamics.rollouts.task_check import hidden_state
 from pyro_dynamics.runners.main import main
 
 TINY = (
@@ -48,7 +49,22 @@ def test_it_trains_and_adapts(name: str, state: int, action: int) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("delayed", "in the wrapper DelayObservation the environment is ahead of what is observed"),
+        ("sticky", "in the wrapper StickyAction the last action is repeated at random"),
+        ("cartpole", ""),
+    ],
+)
+def test_a_wrapper_that_hides_state_is_warned_of(name: str, words: str) -> None:
+    family = gymnasiums_own.family(name)
+    found = hidden_state(family.make_vector(family.train, 50))
+    assert [line[: len(words)] for line in found] == [words] * bool(words)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
         ("rescaled_choice", "raised TypeError: RescaleAction requires a Box action space, got"),
+        ("fine", "a one-hot code of 531441 entries is too long to be learned (at most 10000)"),
         ("clipped", "action 0 lies between -inf and inf: the planner searches between the bounds"),
         ("rescaled_infinity", "raised ValueError: For unbounded components, the target bounds must match"),
         ("old", "raised ImportError: The mujoco v2 and v3 based environments have been moved"),

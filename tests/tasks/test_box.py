@@ -304,7 +304,7 @@ def test_an_observation_without_the_parts_of_its_space_is_named(space: Space, va
 
 
 class Echo(gymnasium.Env):
-    """Observes what it is told, and takes what it observes."""
+    """Observes what it is given, and takes what it observes."""
 
     def __init__(self, observations: Space, actions: Space) -> None:
         self.observation_space, self.action_space = observations, actions
