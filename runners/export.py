@@ -76,7 +76,11 @@ def spaces(family: Family, steps: int) -> tuple[Box, Box, EnvSpec | None]:
     assert isinstance(env.observation_space, Box)
     assert isinstance(env.action_space, Box)
     # Gymnasium cannot recreate what wrappers have changed or a function has made.
-    same = isinstance(simulator.environment, str) and env.observation_space == env.unwrapped.observation_space
+    own = env.unwrapped
+    same = isinstance(simulator.environment, str) and (env.observation_space, env.action_space) == (
+        own.observation_space,
+        own.action_space,
+    )
     return env.observation_space, env.action_space, env.unwrapped.spec if same else None
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pyro_dynamics.contracts import Settings
 from pyro_dynamics.registry import Registry
+from pyro_dynamics.tasks.spaces import Choices
 
 Objective = Callable[[Tensor], Tensor]
 """Returns ``[K, C]`` of candidate action sequences ``[K, C, H, A]`` in [-1, 1]."""
@@ -24,6 +25,8 @@ class Planner:
 
     Config: ClassVar[type]
     """The frozen settings of the planner."""
+    choices: Choices = ()
+    """Which entries of an action stand for discrete ones: only the place of the largest entry of a code counts."""
 
     def __init__(self, config: Settings | None = None) -> None:
         self.config: Settings = config if config is not None else self.Config()

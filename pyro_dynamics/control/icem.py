@@ -28,7 +28,8 @@ class ICEMConfig:
         std_carry: weight of the last step's final deviation, a step later, in the first one of this step; at 0 every
             step starts at sigma, as in the paper. A plan that was found once is then searched more closely.
         execute: the mean of the elites, or the best sample of the last iteration (the paper's choice, which on a
-            learned model finds the model's faults).
+            learned model finds the model's faults). Of discrete actions the best sample is executed in any case: the
+            elites' mean would be a sequence that none of them has.
     """
 
     candidates: int = 40
@@ -117,7 +118,8 @@ class ICEM(Planner):
         self.mean = shifted(mean, mean[:, -1:])
         self.elites = shifted(kept, self._last_actions(generator))
         self.deviation = shifted(deviation, fresh[:, -1:])
-        return torch.where(found, elites[:, 0], mean) if config.execute == "best" else mean
+        best_is_executed = config.execute == "best" or self.choices
+        return torch.where(found, elites[:, 0], mean) if best_is_executed else mean
 
     def _propose(self, mean: Tensor, deviation: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """Candidates ``[K, C, H, A]``, clipped: an action at its bound is often the best, and must be likely."""

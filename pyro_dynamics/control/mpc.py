@@ -12,6 +12,7 @@ from pyro_dynamics.control.gpu_planning import GPUPlanning
 from pyro_dynamics.control.trajectory_sampling import TrajectorySampler
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.seeding import drawing_from
+from pyro_dynamics.tasks.spaces import decide
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class MPC:
         device: torch.device | None = None,
     ) -> None:
         self.sampler, self.config, self.planner = sampler, config, planner
+        planner.choices = sampler.task.choices
         self.action_low, self.action_high = action_low, action_high
         self.environment: Tensor | None = None
         self.elsewhere = GPUPlanning(sampler, (action_low, action_high), device) if device is not None else None
@@ -118,7 +120,7 @@ class MPC:
             of_each = torch.stack([latents() for _ in range(getattr(self.planner.config, "iterations", 1))])
             seed = int(torch.randint(2**62, (), generator=generator))
             plan = self.elsewhere.plan(self.planner, state, of_each, shape, seed)
-        action = self.to_units(plan[:, 0].nan_to_num(0.0))
+        action = decide(self.to_units(plan[:, 0].nan_to_num(0.0)), self.sampler.task.choices)
         return action.clamp(self.action_low, self.action_high)  # not past them by a rounding error
 
     def to_units(self, actions: Tensor) -> Tensor:

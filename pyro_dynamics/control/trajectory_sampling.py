@@ -10,6 +10,7 @@ from torch.distributions import Distribution
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.observation import draw, gaussian_parameters, kind
 from pyro_dynamics.tasks import Task
+from pyro_dynamics.tasks.spaces import decide
 
 Dynamics = Callable[[Tensor, Tensor], tuple[Tensor, Tensor] | Distribution]
 """The ensemble: inputs ``[M, B, F + A]`` and latents ``[M, B, d]`` to location and scale ``[M, B, T]``, or to the
@@ -61,13 +62,15 @@ class TrajectorySampler:
 
         Args:
             state: where K environments stand, ``[K, S]``.
-            actions: candidates in the environment's units, ``[K, C, H, A]``.
+            actions: candidates in the environment's units, ``[K, C, H, A]``; the largest entry of a one-hot code
+                counts.
             latents: one draw for each particle, ``[K, P, d]``.
             generator: source of the transition noise.
 
         Returns:
             ``[K, C]``.
         """
+        actions = decide(actions, self.task.choices)
         environments, candidates, horizon, _ = actions.shape
         shape = (self.members, environments, candidates, self.particles // self.members)
         # Particle p follows member p // (P / M): [K, P, d] -> [M, K, C, P / M, d], and rows are all but the members.

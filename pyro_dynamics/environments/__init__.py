@@ -4,6 +4,7 @@ from pyro_dynamics.environments.mujoco import mujoco_compat  # noqa: F401  # bef
 
 # isort: split
 from pyro_dynamics.environments.contexts import Context, extrapolated, grid, interpolated, latin, numbers, sample
+from pyro_dynamics.environments.delayed_actions import DelayedActions
 from pyro_dynamics.environments.entry_points import load_family
 from pyro_dynamics.environments.family import Family
 from pyro_dynamics.environments.hidden_parameter import HiddenParameter
@@ -15,6 +16,7 @@ from pyro_dynamics.errors import UserError
 __all__ = [
     "FAMILIES",
     "Context",
+    "DelayedActions",
     "Family",
     "HiddenParameter",
     "Schedule",

@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -16,6 +17,10 @@ from pyro_dynamics.errors import EnvironmentFault, UserError
 
 LARGEST = 1e15
 """A number beyond it is that of a simulation that has blown up: its square, summed over the data, leaves float32."""
+WRAPPERS = ("gymnasium.wrappers", "pyro_dynamics.environments")
+"""Modules whose own lines say nothing to somebody whose environment breaks."""
+LARGEST_SEED = 2**32 - 1
+"""What numpy's ``RandomState`` takes, as in environments of dm_control; ours have 63 bits."""
 WANTED = {
     "step": "(observation, reward, terminated, truncated, info)",
     "reset": "(observation, info)",
@@ -62,7 +67,7 @@ class CheckedEnv(gymnasium.Wrapper, RecordConstructorArgs):
             return self._last, {}
         self._broken, self._step = False, 0
         try:
-            observation, info = self._in_time(self.env.reset, seed=seed, options=options)
+            observation, info = self._in_time(self._reset, seed=seed, options=options)
         except UserError:
             raise
         except (Exception, TookTooLong) as fault:
@@ -90,6 +95,14 @@ class CheckedEnv(gymnasium.Wrapper, RecordConstructorArgs):
         self._last = np.array(observation)
         return observation, reward, bool(terminated), bool(truncated), info if self.index is None else {}
 
+    def _reset(self, seed: int | None, options: dict[str, Any] | None) -> Any:
+        try:
+            return self.env.reset(seed=seed, options=options)
+        except ValueError:
+            if seed is None or seed <= LARGEST_SEED:
+                raise
+        return self.env.reset(seed=seed % (LARGEST_SEED + 1), options=options)
+
     def _in_time(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if self.limit is None:
             return call(*arguments, **named)
@@ -109,8 +122,9 @@ class CheckedEnv(gymnasium.Wrapper, RecordConstructorArgs):
             return f"the observation has the shape {list(values.shape)}, not {list(self._shape or ())}"
         if values.dtype != self._dtype and not np.can_cast(values.dtype, self._dtype, "same_kind"):
             return f"the observation is of the type {values.dtype}, not {self._dtype}"
-        if values.size and not np.abs(values).max() <= LARGEST:  # NaN compares false
-            entry = int(np.argmin(np.abs(values.ravel()) <= LARGEST))
+        small = np.abs(values.astype(np.float64)) <= LARGEST  # NaN compares false, and float16 would round the limit
+        if not small.all():
+            entry = int(np.argmin(small.ravel()))
             return f"observation[{entry}] is {_number(values.ravel()[entry])}"
         return ""
 
@@ -126,11 +140,36 @@ class CheckedEnv(gymnasium.Wrapper, RecordConstructorArgs):
         where = "" if self.index is None else f" {self.index}"
         context = hidden_parameter(self.env).context
         fault = EnvironmentFault(f"environment{where} ({self.axis} = {context}), step {self._step}: {what}")
-        fault.__cause__ = None if cause is None or _unpacks_wrongly(cause) else cause  # a wrapper's lines say nothing
+        of_a_wrapper = cause is not None and (_unpacks_wrongly(cause) or _module_of(cause).startswith(WRAPPERS))
+        fault.__cause__ = None if of_a_wrapper else cause  # a wrapper's lines say nothing
         if not self.tolerant:
             raise fault
         self._broken = True
         return {"fault": fault}
+
+
+@contextmanager
+def making(what: str) -> Iterator[None]:
+    """Report in one line what is raised while somebody's environment or task is made.
+
+    What Gymnasium itself raises is meant for its users and stands alone; anything else keeps its traceback.
+
+    Args:
+        what: is made, for the line.
+
+    Raises:
+        UserError: in place of Gymnasium's own exceptions.
+        EnvironmentFault: in place of others.
+    """
+    try:
+        yield
+    except (UserError, OSError, MemoryError):  # of the system's limits a command speaks itself
+        raise
+    except Exception as fault:
+        words = f"making {what} raised {' '.join(f'{type(fault).__name__}: {fault}'.split())[:300]}"
+        if _module_of(fault).startswith("gymnasium."):
+            raise UserError(words) from fault
+        raise EnvironmentFault(words) from fault
 
 
 def checked_envs(envs: Any) -> Iterator[CheckedEnv]:
@@ -204,11 +243,15 @@ def _unpacks_wrongly(fault: BaseException) -> bool:
     """Whether a wrapper of Gymnasium's or ours, and not the environment's own code, got too many values or too few."""
     if not isinstance(fault, ValueError) or "values to unpack" not in str(fault):
         return False
+    return _module_of(fault).startswith(("gymnasium.wrappers", "gymnasium.core", "pyro_dynamics.environments"))
+
+
+def _module_of(fault: BaseException) -> str:
+    """The name of the module in which something was raised."""
     trace = fault.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
-    return module.startswith(("gymnasium.wrappers", "gymnasium.core", "pyro_dynamics.environments"))
+    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
 
 
 def _number(value: Any) -> str:

@@ -10,12 +10,13 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
-from pyro_dynamics.environments.checked_env import CheckedEnv, checked_envs
+from pyro_dynamics.environments.checked_env import CheckedEnv, checked_envs, making
 from pyro_dynamics.environments.contexts import Context, as_context, numbers, parse_number, split_context
 from pyro_dynamics.environments.given_contexts import given_contexts
 from pyro_dynamics.environments.hidden_parameter import AttributeContext, hidden_parameter
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
 from pyro_dynamics.environments.schedule_text import parse_schedule
+from pyro_dynamics.environments.vector_env import as_vectors
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import Task, check_spaces
 
@@ -83,7 +84,8 @@ class Family:
         Raises:
             UserError: if what the family's maker gives is none.
         """
-        task = self.task()
+        with making(f"the task of family {self.name}"):
+            task = self.task()
         if not isinstance(task, Task):
             raise UserError(f"family {self.name}: its task must give a Task, not {type(task).__name__}")
         return task
@@ -186,32 +188,35 @@ class Family:
             how: more arguments of the constructor, such as ``render_mode``.
 
         Raises:
-            UserError: if the simulator does not accept or apply a context, or its constructor not the other arguments.
+            UserError: if the simulator does not accept or apply a context, or its constructor not the other arguments;
+                if no vectors stand for its observations or actions.
         """
         schedule = context if isinstance(context, Schedule) else Schedule.constant(self.parse_context(context))
         start = self.parse_context(schedule.at(0))
         env = self._create(start, max_steps, how)
         if hidden_parameter(env) is None:
             env = AttributeContext(env, self.parameter, start)
+        check_spaces(self.name, env.observation_space, env.action_space)
         # A task may read the true context in info, and gets valid observations only.
-        return self.make_task().wrap(ScheduledContext(CheckedEnv(env, self.axis), schedule))
+        return self.make_task().wrap(ScheduledContext(CheckedEnv(as_vectors(env), self.axis), schedule))
 
     def _create(self, context: Context, max_steps: int, how: Mapping[str, Any]) -> gymnasium.Env:
         values: tuple[Any, ...] = (context,) if isinstance(context, str) else numbers(context)
         settings: dict[str, Any] = {**dict(zip(self.parameters, values, strict=True)), **how}
-        try:
-            if isinstance(self.environment, str):
-                make: Any = gymnasium.make
-                return make(self.environment, max_episode_steps=max_steps, disable_env_checker=True, **settings)
-            return TimeLimit(self.environment(**settings), max_steps)
-        except TypeError as fault:
-            refused = re.search(r"unexpected keyword argument '(\w+)'", str(fault))
-            if refused is None or refused[1] not in settings:
-                raise
-            words = ", ".join(self.parameters if refused[1] in self.parameters else [refused[1]])
-            raise UserError(
-                f"family {self.name}: its environment does not take {words} as keywords ({fault})"
-            ) from fault
+        with making(f"an environment of family {self.name}"):
+            try:
+                if isinstance(self.environment, str):
+                    make: Any = gymnasium.make
+                    return make(self.environment, max_episode_steps=max_steps, disable_env_checker=True, **settings)
+                return TimeLimit(self.environment(**settings), max_steps)
+            except TypeError as fault:
+                refused = re.search(r"unexpected keyword argument '(\w+)'", str(fault))
+                if refused is None or refused[1] not in settings:
+                    raise
+                words = ", ".join(self.parameters if refused[1] in self.parameters else [refused[1]])
+                raise UserError(
+                    f"family {self.name}: its environment does not take {words} as keywords ({fault})"
+                ) from fault
 
     def make_vector(self, contexts: Sequence[Context | Schedule], max_steps: int, **how: Any) -> SyncVectorEnv:
         """K environments in lockstep, with autoreset off: the step after an end would be a spurious transition.
@@ -222,11 +227,10 @@ class Family:
             how: more arguments of the constructor, such as ``render_mode``.
 
         Raises:
-            UserError: if the spaces are not boxes of real vectors.
+            UserError: as :meth:`make`.
         """
         makers = [lambda context=context: self.make(context, max_steps, **how) for context in contexts]
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
-        check_spaces(self.name, vector.single_observation_space, vector.single_action_space)
         for guard, context in zip(checked_envs(vector), contexts, strict=True):
             guard.index = contexts.index(context)  # environments with the same context share its index
         return vector

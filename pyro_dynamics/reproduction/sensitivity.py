@@ -112,7 +112,7 @@ def random_play(
     limit_steps(envs, step_limit)
     space: Any = envs.single_action_space
     draws = derive_generator(seed, "influence", "actions")
-    policy = uniform_policy(space.low, space.high, envs.num_envs, draws)
+    policy = uniform_policy(space, envs.num_envs, draws)
     parts: list[Transitions] = []
     seeds: list[int] = []
     for m in range(MOST_ROUNDS):

@@ -77,7 +77,7 @@ def act_and_update(
     resume_point = acting.resume_point
     made, steps, planning = len(resume_point or ()), count(), Stopwatch()
     space: Any = envs.single_action_space
-    by_chance = uniform_policy(space.low, space.high, envs.num_envs, draws)
+    by_chance = uniform_policy(space, envs.num_envs, draws)
 
     def policy(state: Tensor) -> Tensor:
         index = next(steps)

@@ -87,7 +87,7 @@ def random_returns(envs: VectorEnv, seed: int) -> list[float]:
     """The return of one episode in each environment under random actions (the paper's B_k, over 50 of them)."""
     space = envs.single_action_space
     draws = derive_generator(seed, "random", "actions")
-    policy = uniform_policy(space.low, space.high, envs.num_envs, draws)  # type: ignore[attr-defined]
+    policy = uniform_policy(space, envs.num_envs, draws)
     seeds = [derive_seed(seed, "random", "reset", k) for k in range(envs.num_envs)]
     returns = torch.zeros(envs.num_envs)
     for step in rollout(envs, policy, seeds):

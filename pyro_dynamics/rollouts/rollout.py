@@ -12,6 +12,7 @@ from torch import Tensor
 from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.checked_env import checked_envs
 from pyro_dynamics.errors import EnvironmentFault
+from pyro_dynamics.tasks.spaces import choices_of, decide
 
 Policy = Callable[[Tensor], Tensor]
 """Actions ``[B, A]`` for states ``[B, S]``."""
@@ -115,11 +116,12 @@ def as_actions(action: Tensor, envs: VectorEnv) -> np.ndarray:
     return np.clip(action.numpy().astype(space.dtype, copy=False), space.low, space.high)
 
 
-def uniform_policy(low: np.ndarray, high: np.ndarray, environments: int, generator: torch.Generator) -> Policy:
-    """Random actions for the first episodes (line 1 of Algorithm 1)."""
-    low_, high_ = (torch.as_tensor(bound, dtype=torch.float32) for bound in (low, high))
+def uniform_policy(space: Any, environments: int, generator: torch.Generator) -> Policy:
+    """Random actions of a box for the first episodes (line 1 of Algorithm 1); of discrete ones all equally often."""
+    low, high = (torch.as_tensor(bound, dtype=torch.float32) for bound in (space.low, space.high))
 
     def policy(state: Tensor) -> Tensor:
-        return low_ + torch.rand(environments, len(low_), generator=generator) * (high_ - low_)
+        drawn = low + torch.rand(environments, len(low), generator=generator) * (high - low)
+        return decide(drawn, choices_of(space))
 
     return policy

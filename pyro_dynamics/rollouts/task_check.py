@@ -1,6 +1,6 @@
 """Whether a task says of its environment what is so, seen on a few random steps before anything is trained."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
-from gymnasium.wrappers import TimeLimit
+from gymnasium.wrappers import DelayObservation, StickyAction, TimeLimit
 from torch import Tensor
 
 from pyro_dynamics.errors import EnvironmentFault, UserError
@@ -17,6 +17,7 @@ from pyro_dynamics.rollouts.training import record
 from pyro_dynamics.seeding import derive_generator, derive_seed
 from pyro_dynamics.tasks import BoxTask, Task
 from pyro_dynamics.tasks.functions import Function, evaluate
+from pyro_dynamics.tasks.spaces import choices_of
 from pyro_dynamics.transitions import Transitions
 from pyro_dynamics.unusual_numbers import likely_angles, lost_digits
 
@@ -71,6 +72,7 @@ def check_task(task: Task, envs: VectorEnv, seed: int, length: int) -> list[str]
             f"{int(own_end.sum())} of {envs.num_envs} random episodes ended early, which the task does not know of: "
             'give it a termination, as in BoxTask(env, ..., terminated="learned")'
         )
+    warnings += hidden_state(envs)
     if not faults:
         warnings.append(compare_length(steps, envs, length))
         warnings.append(compare_repeats(steps, random_steps(envs, seed, faults.__setitem__, REPEATED)))
@@ -103,13 +105,18 @@ def require_sizes(task: Task, envs: VectorEnv) -> None:
     ):
         if space.shape != (size,):
             raise UserError(f"the task has {kind} {size}, and the environment the space {space}: make them agree")
+    if task.choices != choices_of(envs.single_action_space):
+        raise UserError(
+            f"the task has choices {task.choices}, and the environment's discrete actions are the one-hot codes (first "
+            f"entry, length) {choices_of(envs.single_action_space)}: set the task's choices to that"
+        )
 
 
 def random_steps(envs: VectorEnv, seed: int, on_fault: OnFault | None = None, most: int = STEPS) -> list[Step]:
     """The first steps of one random episode in each environment."""
     space = envs.single_action_space
     draws = derive_generator(seed, "task check", "actions")
-    policy = uniform_policy(space.low, space.high, envs.num_envs, draws)  # type: ignore[attr-defined]
+    policy = uniform_policy(space, envs.num_envs, draws)
     seeds = [derive_seed(seed, "task check", "reset", k) for k in range(envs.num_envs)]
     return [step for _, step in zip(range(most), rollout(envs, policy, seeds, on_fault), strict=False)]
 
@@ -157,14 +164,29 @@ def compare_length(steps: Sequence[Step], envs: VectorEnv, length: int) -> str:
     )
 
 
+HIDE_STATE = {
+    DelayObservation: "the environment is ahead of what is observed: delay the actions by "
+    "pyro_dynamics.environments.DelayedActions instead, which appends those under way to the observation",
+    StickyAction: "the last action is repeated at random, and not observed: take it off",
+}
+"""Wrappers of Gymnasium's behind which the next observation depends on more than observation and action."""
+
+
+def hidden_state(envs: VectorEnv) -> list[str]:
+    """A warning for each wrapper that is known to hide state: no model of single steps can predict what comes."""
+    kinds = {type(layer): None for env in getattr(envs, "envs", ()) for layer in _layers(env)}
+    return [f"in the wrapper {kind.__name__} {words}" for kind, words in HIDE_STATE.items() if kind in kinds]
+
+
+def _layers(env: Any) -> Iterator[gymnasium.Env]:
+    while isinstance(env, gymnasium.Wrapper):
+        yield env
+        env = env.env
+
+
 def _own_limits(env: Any) -> list[int]:
     """The limits of the TimeLimit wrappers below our own."""
-    found = []
-    while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, TimeLimit):
-            found.append(int(env._max_episode_steps))
-        env = env.env
-    return found
+    return [int(layer._max_episode_steps) for layer in _layers(env) if isinstance(layer, TimeLimit)]
 
 
 def compare_repeats(first: Sequence[Step], again: Sequence[Step]) -> str:

@@ -1,4 +1,4 @@
-"""The task of any environment whose observations and actions are vectors of real numbers."""
+"""The task of any environment whose observations and actions vectors of real numbers can stand for."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks.angles import Angles
 from pyro_dynamics.tasks.functions import Function, name_of
 from pyro_dynamics.tasks.observation_wrappers import AppendOutcome, ContextReward
-from pyro_dynamics.tasks.spaces import check_spaces
+from pyro_dynamics.tasks.spaces import action_vector, check_spaces, choices_of, entry_names, observation_vector
 from pyro_dynamics.tasks.task import Task
 from pyro_dynamics.tasks.termination_classifier import ending_sizes, ends, fit_ending
 
@@ -43,7 +43,8 @@ class BoxTask(Task):
             and the context, or ``"learned"``. An environment's own function of numpy arrays goes into
             :func:`~pyro_dynamics.tasks.on_numpy`.
         terminated: such a function giving booleans, or ``"learned"``, or None for episodes that do not end early.
-        names: name and unit of each entry of an observation, for figures.
+        names: name and unit of each entry of an observation, for figures; those of a dictionary of observations are
+            known.
         angles: entries of an observation that are angles, in radians, or in degrees if their bounds are 360 apart; for
             others a dictionary from entry to the size of a whole turn.
 
@@ -63,9 +64,11 @@ class BoxTask(Task):
         if not hasattr(env, "observation_space") or not hasattr(env, "action_space"):
             raise UserError(f"BoxTask needs an environment, with its spaces, not {env!r}")
         check_spaces(name, env.observation_space, env.action_space)
-        entries = len(env.observation_space.low)
+        actions, observations = action_vector(env.action_space), observation_vector(env.observation_space)
+        entries = len(observations.low)
         if names and len(names) != entries:
             raise UserError(f"{name} observes {entries} numbers, and {len(names)} names were given")
+        names = names or entry_names(env.observation_space)
         self._context_reward = None
         if reward != "learned" and _takes_context(reward, "reward"):
             self._context_reward, reward = reward, "learned"
@@ -74,9 +77,9 @@ class BoxTask(Task):
         self._reward, self._terminated = reward, terminated
         self.learns_reward, self.learns_termination = reward == "learned", terminated == "learned"
         self.can_terminate = terminated is not None
-        self.angles = Angles(angles, env.observation_space)
+        self.angles = Angles(angles, observations)
         self.observed_dim, self.feature_dim = entries, self.angles.feature_dim
-        self.action_dim = len(env.action_space.low)
+        self.action_dim, self.choices = len(actions.low), choices_of(actions)
         self.target_dim = entries + self.learns_reward
         self.state_dim = self.target_dim + self.learns_termination
         if names:

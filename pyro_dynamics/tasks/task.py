@@ -7,6 +7,8 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from pyro_dynamics.tasks.spaces import Choices
+
 
 class Task(ABC):
     """Features, targets, reward and termination of an environment.
@@ -18,6 +20,7 @@ class Task(ABC):
     Attributes:
         state_dim: size ``S`` of an observation.
         action_dim: size ``A`` of an action.
+        choices: which of its entries are one-hot codes of discrete actions, as (first entry, length); none by default.
         feature_dim: size ``F`` of the network's input from a state.
         target_dim: size ``T`` of the network's targets.
         can_terminate: whether :meth:`terminated` is ever true; planners skip the test where it is not.
@@ -30,6 +33,7 @@ class Task(ABC):
     feature_dim: int
     target_dim: int
     can_terminate: bool = False
+    choices: Choices = ()
     state_names: tuple[str, ...] = ()
     target_names: tuple[str, ...] = ()
 

@@ -15,7 +15,6 @@ from gymnasium.utils.env_checker import check_env
 
 from pyro_dynamics import FAMILIES, Family, find_family
 from pyro_dynamics.environments import Schedule
-from pyro_dynamics.environments.family import check_spaces
 from pyro_dynamics.environments.hidden_parameter import HiddenParameter, hidden_parameter
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.rollouts.rollout import rollout, uniform_policy
@@ -152,7 +151,7 @@ def test_environments_in_lockstep_end_each_in_its_own_time(family: Family) -> No
     contexts = (family.train[0], family.test_contexts[-1])
     envs = family.make_vector(contexts, 40)
     space: Any = envs.single_action_space
-    policy = uniform_policy(space.low, space.high, 2, torch.Generator().manual_seed(0))
+    policy = uniform_policy(space, 2, torch.Generator().manual_seed(0))
     steps = list(rollout(envs, policy, seeds=[0, 1]))
     envs.close()
     assert list(steps[0].context) == list(contexts)
@@ -222,12 +221,6 @@ def test_the_deprecation_notice_of_the_model_file_stays_off_the_screen(capfd: py
         env = find_family(name).make(find_family(name).train[0], 50)
         copy.deepcopy(env)
     assert "settotalmass" not in "".join(capfd.readouterr())
-
-
-def test_discrete_actions_are_refused_in_words() -> None:
-    env = gymnasium.make("CartPole-v1")
-    with pytest.raises(UserError, match=r"CartPole.*Discrete"):
-        check_spaces("CartPole-v1", env.observation_space, env.action_space)
 
 
 def test_an_unknown_family_is_refused_with_the_known_ones() -> None:

@@ -17,7 +17,7 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from pyro_dynamics import Family, find_family
 from pyro_dynamics.environments import Schedule, mujoco_family
 from pyro_dynamics.environments.mujoco.mujoco_parameters import mass
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import EnvironmentFault, UserError
 from pyro_dynamics.tasks import PendulumTask
 
 
@@ -144,6 +144,70 @@ def test_a_registered_environment_may_keep_its_parameter_as_an_attribute() -> No
     family = replace(FAMILY, environment="pyro_dynamics_tests/Heavy-v0")
     assert family.make((2.0, 1.0), 5).context == (2.0, 1.0)  # type: ignore[attr-defined]
     del gymnasium.registry["pyro_dynamics_tests/Heavy-v0"]
+
+
+class Half(PendulumEnv):
+    """Observes float16, in which an infinity once passed for a number; its generator takes seeds of 32 bits."""
+
+    def __init__(self, m: float) -> None:
+        super().__init__()
+        self.m = m
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float16)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.draws = np.random.RandomState(seed)
+        return np.array([1.0, self.draws.uniform(), 0.0], np.float16), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.array([1.0, action[0] / 0 if action[0] else 0.0, 0.0], np.float16), 0.0, False, False, {}
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_an_infinite_number_of_half_precision_is_found() -> None:
+    env = Family("half", Half, "m", "", (1.0,), (2.0,), PendulumTask).make(1.0, 5)
+    env.reset(seed=0)
+    env.step(np.zeros(1, np.float32))
+    with pytest.raises(EnvironmentFault, match=r"observation\[1\] is inf"):
+        env.step(np.ones(1, np.float32))
+
+
+def test_a_generator_of_32_bits_is_given_such_a_seed() -> None:
+    env = Family("half", Half, "m", "", (1.0,), (2.0,), PendulumTask).make(1.0, 5)
+    first, again, other = (env.reset(seed=seed)[0] for seed in (2**62 + 5, 2**62 + 5, 2**61 + 6))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    with pytest.raises(EnvironmentFault, match="reset\\(\\) raised ValueError"):
+        env.reset(seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("maker", "words"),
+    [
+        (lambda m: gymnasium.make("NoSuch-v0"), "an environment of family mine raised NameNotFound: Environment"),
+        (
+            lambda m: gymnasium.wrappers.RescaleAction(gymnasium.make("CartPole-v1"), np.float32(-1), np.float32(1)),
+            "RescaleAction requires a Box",
+        ),
+        (lambda m: gymnasium.make("Pendulum-v1", nonsense=m), "nonsense"),
+    ],
+)
+def test_what_gymnasium_refuses_to_make_is_refused_in_its_words(maker: Any, words: str) -> None:
+    family = replace(FAMILY, environment=maker, parameter="m", unit="kg", train=(1.0,), test=(2.0,))
+    with pytest.raises(UserError, match=words) as error:
+        family.make(1.0, 5)
+    assert not isinstance(error.value, EnvironmentFault)  # without a traceback
+    with pytest.raises(UserError, match=words.replace("an environment", "the task")):
+        replace(family, task=lambda: maker(1.0)).make_task()
+
+
+def test_what_a_constructor_of_ones_own_raises_keeps_its_traceback() -> None:
+    broken: Any = lambda m: 1 / 0  # noqa: E731
+    family = replace(FAMILY, environment=broken, parameter="m", unit="kg", train=(1.0,), test=(2.0,))
+    with pytest.raises(
+        EnvironmentFault, match="making an environment of family mine raised ZeroDivisionError"
+    ) as error:
+        family.make(1.0, 5)
+    assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
 def test_names_of_a_category_are_those_that_were_declared() -> None:

@@ -20,7 +20,7 @@ FAMILY = find_family("pendulum-gravity")
 def random_episodes(seed: int) -> Transitions:
     envs = FAMILY.make_vector(FAMILY.train, 100)
     space = envs.single_action_space
-    policy = uniform_policy(space.low, space.high, 5, torch.Generator().manual_seed(seed))  # type: ignore[attr-defined]
+    policy = uniform_policy(space, 5, torch.Generator().manual_seed(seed))
     return record(list(rollout(envs, policy, range(seed, seed + 5))), torch.arange(5))
 
 
@@ -50,7 +50,7 @@ def test_shuffled_latents_predict_worse_and_an_unseen_gravity_is_found() -> None
     new = group_for(AgentGroup([agent], [range(5)]), FAMILY, [5.0]).agents[0]
     envs = FAMILY.make_vector([5.0], 60)
     space = envs.single_action_space
-    policy = uniform_policy(space.low, space.high, 1, torch.Generator().manual_seed(3))  # type: ignore[attr-defined]
+    policy = uniform_policy(space, 1, torch.Generator().manual_seed(3))
     draws = torch.Generator().manual_seed(4)
     before = new.posterior().stddev
     for step in rollout(envs, policy, [7]):

@@ -5,7 +5,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Box, Discrete, Space, Tuple
 from gymnasium.spaces import Dict as DictSpace
 
 from pyro_dynamics import Family
@@ -89,21 +89,58 @@ class Undrawn(PointMass):
 
 
 class Buttons(PointMass):
-    """Has a button for each of four pushes."""
+    """Has a button for each of four pushes, the first of which is number 1."""
 
-    action_space = Discrete(4)
+    action_space = Discrete(4, start=1)
+    PUSHES = 2.5 + 2.5 * np.array([[1, 0], [0, -1], [-1, 0], [0, 1]])
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), f"{action!r} is none of its buttons"
+        before = self.observe()
+        for _ in range(4):
+            self.velocity = self.velocity + STEP * (1.6 * (self.PUSHES[action - 1] - 2.5) - self.drag * self.velocity)
+            self.place = self.place + STEP * self.velocity
+        nearer = self.nearer(before[None], np.zeros((1, 2)), self.observe()[None])
+        return self.observe(), float(nearer[0]), False, False, {}
 
 
-class Dictionary(PointMass):
-    """Observes a dictionary."""
+class Parts(PointMass):
+    """Observes parts of parts, and takes a column."""
 
-    observation_space = DictSpace({"place": Box(-1.0, 1.0, (2,)), "velocity": Box(-1.0, 1.0, (2,))})
+    observation_space = DictSpace(
+        {
+            "place": Box(-np.inf, np.inf, (2, 1)),
+            "rest": DictSpace({"speed": Tuple((Box(-np.inf, np.inf, (1,)),) * 2), "fast": Discrete(2)}),
+        }
+    )
+    action_space = Box(0.0, 5.0, (2, 1))
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        super().reset(**kwargs)
+        return self.parts(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), f"{action!r} is none of its actions"
+        self.velocity = self.velocity + STEP * (1.6 * (action[:, 0] - 2.5) - self.drag * self.velocity)
+        self.place = self.place + STEP * self.velocity
+        return self.parts(), -float(np.hypot(*self.place)), False, False, {}
+
+    def parts(self) -> dict[str, Any]:
+        speed = tuple(self.velocity[:, None].astype(np.float32))
+        fast = int(np.hypot(*self.velocity) > 0.3)
+        return {"place": self.place[:, None].astype(np.float32), "rest": {"speed": speed, "fast": fast}}
 
 
 class Camera(PointMass):
-    """Observes an image."""
+    """Observes an image, with other things."""
 
-    observation_space = Box(0, 255, (64, 64, 3), np.uint8)
+    observation_space = DictSpace({"eye": Box(0, 255, (64, 64, 3), np.uint8), "place": Box(-1.0, 1.0, (2,))})
+
+
+class Counted(PointMass):
+    """Takes whole numbers."""
+
+    action_space = Box(0, 5, (2,), np.int64)
 
 
 class Unbounded(PointMass):
@@ -157,6 +194,14 @@ def drawn() -> Family:
 
 def undrawn() -> Family:
     return family(Undrawn, reward)
+
+
+def buttons() -> Family:
+    return family(Buttons, reward)
+
+
+def parts() -> Family:
+    return family(Parts, lambda state, action, next_state: -next_state[..., :2].norm(dim=-1))
 
 
 # Each of these has one mistake.
@@ -298,12 +343,8 @@ def context_does_not_take() -> Family:
     return family(Wooden, reward)
 
 
-def discrete() -> Family:
-    return family(Buttons, reward)
-
-
-def dictionary() -> Family:
-    return family(Dictionary, reward)
+def counted() -> Family:
+    return family(Counted, reward)
 
 
 def image() -> Family:

@@ -61,6 +61,31 @@ def test_rewards_and_ends_of_every_kind_train(family: str, capsys: pytest.Captur
             assert np.allclose(file["next_state"][:, -1], file["reward"], atol=1e-6)
 
 
+def test_discrete_actions_are_learned_and_planned_as_codes() -> None:
+    assert main(["train", "point_mass:buttons", *LONGER, "--episodes", "2", "--out", "run"]) == 0
+    rows = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    random, planned = (sum(row["return"] for row in rows if row["round"] == m) for m in (0, 1))
+    assert planned > random + 2  # five environments come nearer than by chance
+    for m in (0, 1):
+        with np.load(f"run/transitions/round-00{m}.npz") as file:
+            assert file["action"].shape[1] == 4
+            assert (np.sort(file["action"], axis=1) == [0.0, 0.0, 0.0, 1.0]).all()
+            assert file["action"].any(axis=0).all()  # every button
+    assert main(["adapt", "run", "--context", "3", "--steps", "5"]) == 0
+
+
+def test_observations_in_parts_become_a_vector_with_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "point_mass:parts", *SMALL, "--out", "run"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    with np.load("run/transitions/round-001.npz") as file:
+        assert file["state"].shape[1] == 6
+        assert np.array_equal(file["state"][:, 2], np.hypot(*file["state"][:, 4:6].T) <= 0.3)
+    assert main(["adapt", "run", "--context", "3", "--steps", "5"]) == 0
+    assert main(["families", "point_mass:parts"]) == 0
+    names = "place[0], place[1], rest.fast = 0, rest.fast = 1, rest.speed.0, rest.speed.1"
+    assert names in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_learned_reward_is_what_the_environment_gives() -> None:
     assert main(["train", "point_mass:learned", *LONGER, "--episodes", "3", "--out", "run"]) == 0
     _, config, family, group = load_run(Path("run"))
@@ -113,9 +138,8 @@ def test_it_is_filmed_where_it_draws(capsys: pytest.CaptureFixture[str]) -> None
         ("is_not_finite", "gives nan for the state"),
         ("takes_two", "takes 2 arguments: it gets (state, action, next_state)"),
         ("context_does_not_take", "drag"),
-        ("discrete", "Buttons has the action space Discrete(4)"),
-        ("dictionary", "gymnasium.wrappers.FlattenObservation"),
-        ("image", "images are not modelled"),
+        ("counted", "Counted has the action space Box(0, 5, (2,), int64): only real numbers and discrete choices"),
+        ("image", "Camera has the observation space (at eye) Box(0, 255, (64, 64, 3), uint8): images are not modelled"),
         ("unbounded", "action 0 lies between 0 and inf"),
     ],
 )

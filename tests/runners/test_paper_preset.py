@@ -77,7 +77,7 @@ def test_rounds_and_checkpoints() -> None:
 
 def test_the_first_episode_is_uniform_within_the_bounds() -> None:
     space: Any = SPACE
-    actions = uniform_policy(space.low, space.high, 5000, torch.Generator().manual_seed(0))(torch.zeros(5000, 18))
+    actions = uniform_policy(space, 5000, torch.Generator().manual_seed(0))(torch.zeros(5000, 18))
     assert (actions.min(), actions.max()) == (pytest.approx(-1, abs=1e-3), pytest.approx(1, abs=1e-3))
     assert actions.std() == pytest.approx(2 / math.sqrt(12), rel=0.02)
 

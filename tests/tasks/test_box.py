@@ -4,11 +4,13 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Space, Text, Tuple
+from gymnasium.utils.env_checker import data_equivalence
 from torch import Tensor
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.control import MPCConfig
+from pyro_dynamics.environments.vector_env import VectorEnv, as_vectors
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import DiagonalConfig, DiagonalGuide
 from pyro_dynamics.inference import OfflineConfig
@@ -16,6 +18,7 @@ from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel
 from pyro_dynamics.tasks import BoxTask, check_spaces, on_numpy
 from pyro_dynamics.tasks.functions import evaluate
 from pyro_dynamics.tasks.observation_wrappers import AppendOutcome, ContextReward
+from pyro_dynamics.tasks.spaces import action_vector, entry_names, observation_vector
 from pyro_dynamics.transitions import Transitions
 
 
@@ -269,23 +272,101 @@ BOX = Box(-1.0, 1.0, (2,))
 @pytest.mark.parametrize(
     ("observations", "actions", "words"),
     [
-        (BOX, Discrete(3), "a real number for each choice"),
-        (BOX, MultiDiscrete([2, 3]), "a real number for each choice"),
-        (Discrete(3), BOX, "one-hot"),
-        (Dict({"a": BOX}), BOX, "FlattenObservation"),
-        (Tuple((BOX, BOX)), BOX, "FlattenObservation"),
-        (BOX, Dict({"a": BOX}), "split it up"),
+        (BOX, Discrete(1), "a choice among one is none"),
+        (BOX, MultiDiscrete([2, 1]), "a choice among one is none"),
+        (BOX, Dict({"a": BOX, "b": Dict({"c": Text(3)})}), r"action space \(at b.c\) Text\(.*no vector stands for it"),
+        (Text(3), BOX, "no vector stands for it, so wrap the environment so that its observation is a vector"),
+        (Sequence(BOX), BOX, "no vector stands for it"),
+        (Dict({}), BOX, "is empty"),
+        (Tuple((BOX, Dict({}))), Dict({}), "action space Dict\\(\\), which is empty"),
+        (Box(-1.0, 1.0, (0,)), BOX, "it is empty"),
         (Box(0, 255, (64, 64, 3), np.uint8), BOX, "images are not modelled"),
+        (Box(0, 255, (64, 64), np.uint8), BOX, "images are not modelled"),
+        (Tuple((BOX, Box(0.0, 1.0, (8, 8, 3)))), BOX, r"observation space \(at 1\) .* images are not modelled"),
+        (
+            BOX,
+            Dict({"b": BOX, "a": Box(-np.inf, np.inf, (1,))}),
+            "action 0 lies between -inf and inf.*ClipAction takes",
+        ),
         (BOX, Box(-np.inf, 1.0, (2,)), "action 0 lies between -inf and 1"),
         (BOX, Box(np.array([-1.0, 2.0]), np.array([1.0, 2.0]), dtype=np.float64), "action 1 lies between 2 and 2"),
-        (BOX, Box(0, 3, (1,), np.int64), "actions of the type int64"),
-        (BOX, Box(-1.0, 1.0, ()), "a vector of real numbers"),
+        (BOX, Box(0, 3, (1,), np.int64), "only real numbers and discrete choices are planned, not int64"),
     ],
 )
 def test_a_space_that_cannot_be_planned_in_is_refused(observations: Space, actions: Space, words: str) -> None:
     with pytest.raises(UserError, match=words) as error:
         check_spaces("Robot", observations, actions)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("space", "names"),
+    [
+        (BOX, ()),
+        (Box(-1.0, 1.0, (2, 1)), ()),
+        (Box(-1.0, 1.0, ()), ()),
+        (Dict({"b": BOX, "a": Box(-1.0, 1.0, (1,))}), ("a", "b[0]", "b[1]")),  # in Gymnasium's order
+        (Tuple((Discrete(2), Box(-1.0, 1.0, (1, 2)))), ("0 = 0", "0 = 1", "1[0]", "1[1]")),
+        (Discrete(2, start=-1), ("observation = -1", "observation = 0")),
+        (MultiDiscrete([2, 3]), tuple(f"observation[{i}] = {v}" for i, v in [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)])),
+        (Dict({"on": MultiBinary(2)}), ("on[0]", "on[1]")),
+    ],
+    ids=str,
+)
+def test_spaces_of_every_kind_become_vectors(space: Space, names: tuple[str, ...]) -> None:
+    """Observations as FlattenObservation has them; actions come back as they were."""
+    check_spaces("Robot", space, space)
+    assert entry_names(space) == names
+    there, back = observation_vector(space), action_vector(space)
+    assert len(names) in (0, len(there.low))
+    space.seed(0)
+    for _ in range(20):
+        sample = space.sample()
+        env: Any = Echo(space, space)
+        flat, _ = as_vectors(env).reset(options={"say": sample})
+        assert there.contains(np.asarray(flat, there.dtype))
+        expected: Any = gymnasium.spaces.flatten(space, sample)
+        assert np.array_equal(flat, expected)
+        as_vectors(env).step(np.asarray(flat, back.dtype))
+        assert data_equivalence(env.done, sample)
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "words"),
+    [
+        (Dict({"a": BOX}), np.zeros(2), r"the observation must be a dictionary with a, and is array\("),
+        (Dict({"a": BOX, "b": BOX}), {"a": np.zeros(2)}, "must be a dictionary with a, b, and is"),
+        (Dict({"a": Tuple((BOX, BOX))}), {"a": (np.zeros(2),)}, r"the observation\['a'\] must be 2 parts, and is"),
+        (Tuple((BOX, Discrete(3))), (np.zeros(2), 3), r"the observation\[1\] must be in Discrete\(3\), and is 3"),
+        (Discrete(3), -1, r"the observation must be in Discrete\(3\), and is -1"),
+        (
+            Box(-1.0, 1.0, (2, 1)),
+            np.zeros(2),
+            r"the observation must be in Box\(-1.0, 1.0, \(2, 1\), float32\), and is",
+        ),
+        (Dict({"a": BOX}), None, "must be a dictionary with a, and is None"),
+    ],
+    ids=str,
+)
+def test_an_observation_without_the_parts_of_its_space_is_named(space: Space, value: Any, words: str) -> None:
+    env: Any = Echo(space, BOX)
+    with pytest.raises(ValueError, match=words) as error:
+        VectorEnv(env).reset(options={"say": value})
+    assert "\n" not in str(error.value)
+
+
+class Echo(gymnasium.Env):
+    """Observes what it is given, and takes what it observes."""
+
+    def __init__(self, observations: Space, actions: Space) -> None:
+        self.observation_space, self.action_space = observations, actions
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return options["say"], {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.done = action
+        return action, 0.0, False, False, {}
 
 
 def test_a_name_is_no_environment() -> None:

@@ -11,12 +11,13 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
 from pyro_dynamics.environments.contexts import Context, as_context, numbers, split_context
+from pyro_dynamics.environments.delayed_actions import DelayedActions
 from pyro_dynamics.environments.family import Family
 from pyro_dynamics.environments.hidden_parameter import HiddenParameterWrapper
 from pyro_dynamics.environments.mujoco.last_velocity import LastVelocity
 from pyro_dynamics.environments.mujoco.mujoco_compat import without_settotalmass_warning
 from pyro_dynamics.environments.mujoco.mujoco_model import Simulator
-from pyro_dynamics.environments.mujoco.mujoco_parameters import Disabled, Physical
+from pyro_dynamics.environments.mujoco.mujoco_parameters import ActionDelay, Disabled, Physical
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import Task
 
@@ -130,7 +131,12 @@ class MujocoPhysics(HiddenParameterWrapper):
             raise UserError(f"one parameter or several numbers are varied, and names by themselves: not {list(vary)}")
         self.vary = {name: parts if isinstance(parts, tuple) else (parts,) for name, parts in vary.items()}
         self.parameter = tuple(self.vary) if len(self.vary) > 1 else next(iter(self.vary))
-        self._simulator = Simulator(inner.model, inner.data)
+        delays = [part for part in self._parts if isinstance(part, ActionDelay)]
+        if len(delays) > 1:
+            raise UserError("the actions are delayed by one parameter")
+        if delays:
+            self.env = DelayedActions(env, delays[0].most)
+        self._simulator = Simulator(inner.model, inner.data, delayed=self._delayed)
         for part in self._parts:
             part.check(self._simulator)
         if context is not None:
@@ -139,6 +145,10 @@ class MujocoPhysics(HiddenParameterWrapper):
     @property
     def _parts(self) -> list[Physical]:
         return [part for parts in self.vary.values() for part in parts]
+
+    @property
+    def _delayed(self) -> DelayedActions | None:
+        return self.env if isinstance(self.env, DelayedActions) else None
 
     def parse_context(self, value: Any) -> Context:  # type: ignore[override]
         return parse_physical(value, self.vary)
@@ -177,7 +187,8 @@ class MujocoPhysics(HiddenParameterWrapper):
     def __setstate__(self, state: dict[str, Any]) -> None:
         nominal, data, random = state["_simulator"]
         inner: Any = state["env"].unwrapped
-        super().__setstate__({**state, "_simulator": Simulator(inner.model, inner.data, nominal)})
+        delayed = state["env"] if isinstance(state["env"], DelayedActions) else None
+        super().__setstate__({**state, "_simulator": Simulator(inner.model, inner.data, nominal, delayed)})
         mujoco.mj_copyData(inner.data, inner.model, data)
         inner.np_random = random
 

@@ -6,13 +6,14 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from pyro_dynamics.environments.delayed_actions import DelayedActions
 from pyro_dynamics.errors import UserError
 
-KINDS = {"body": "nbody", "joint": "njnt", "geom": "ngeom", "actuator": "nu"}
+KINDS = {"body": "nbody", "joint": "njnt", "geom": "ngeom", "actuator": "nu", "tendon": "ntendon"}
 
 
 def names_of(model: Any, kind: str) -> list[str]:
-    """The name of each body, joint, geom or actuator; an actuator without a name has that of the joint it drives."""
+    """The name of each body, joint, geom, tendon or actuator; a nameless actuator has that of the joint it drives."""
     count = getattr(model, KINDS[kind])
     names = [getattr(model, kind)(index).name for index in range(count)]
     if kind == "actuator":
@@ -56,15 +57,23 @@ class Simulator:
         model: an ``mjModel``.
         data: its ``mjData``.
         nominal: the values at compilation, if the model has been changed since.
+        delayed: the wrapper that delays its actions, if any.
     """
 
     FIELDS = (
-        *("body_mass", "body_inertia", "dof_damping", "geom_friction", "pair_friction"),
+        *("body_mass", "body_inertia", "body_ipos", "body_sameframe"),
+        *("dof_damping", "dof_armature", "dof_frictionloss", "tendon_stiffness", "geom_friction", "pair_friction"),
         *("actuator_gear", "actuator_gainprm", "actuator_biasprm"),
     )
 
-    def __init__(self, model: Any, data: Any, nominal: dict[str, np.ndarray] | None = None) -> None:
-        self.model, self.data = model, data
+    def __init__(
+        self,
+        model: Any,
+        data: Any,
+        nominal: dict[str, np.ndarray] | None = None,
+        delayed: DelayedActions | None = None,
+    ) -> None:
+        self.model, self.data, self.delayed = model, data, delayed
         if nominal is None:
             nominal = {field: getattr(model, field).copy() for field in self.FIELDS}
             nominal |= {field: np.array(getattr(model.opt, field)) for field in ("gravity", "wind", "density")}

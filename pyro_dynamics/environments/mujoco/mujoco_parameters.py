@@ -1,103 +1,19 @@
 """Physical parameters of a MuJoCo model that a family can hide: what to write, and how to read it back."""
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+import mujoco
 import numpy as np
 
-from pyro_dynamics.environments.contexts import Context, parse_number
+from pyro_dynamics.environments.contexts import parse_number
+from pyro_dynamics.environments.delayed_actions import whole_steps
+from pyro_dynamics.environments.mujoco.mujoco_fields import Physical, Scale, Value
 from pyro_dynamics.environments.mujoco.mujoco_model import Simulator, names_of
 from pyro_dynamics.errors import UserError
 
 AXES = {"x": 0, "y": 1, "z": 2}
-
-
-class Physical(ABC):
-    """One physical parameter.
-
-    Attributes:
-        unit: of its values.
-        changes_mass: whether MuJoCo must derive its constants again after a change.
-    """
-
-    unit: str
-    changes_mass: bool = False
-
-    @abstractmethod
-    def parse(self, value: Any, name: str) -> Any:
-        """The value of a text or number; ``name`` is the parameter's.
-
-        Raises:
-            UserError: if it is out of range.
-        """
-
-    @abstractmethod
-    def check(self, simulator: Simulator) -> None:
-        """Raises :class:`UserError` if the model does not have what is to be changed."""
-
-    @abstractmethod
-    def write(self, simulator: Simulator, value: Any) -> None:
-        """Change the model, which has its nominal values apart from other parameters' changes."""
-
-    @abstractmethod
-    def read(self, simulator: Simulator) -> Context:
-        """The value that the simulator holds; NaN where it holds none."""
-
-
-@dataclass(frozen=True)
-class Scale(Physical):
-    """A factor on nominal values.
-
-    Attributes:
-        fields: arrays of mjModel.
-        kind: body, joint, geom or actuator.
-        parts: their names (or indices); all where it is empty.
-        columns: how many columns are scaled, from the first on, where the arrays have several; None for all.
-        power: the values are scaled by ``factor ** power``; -1 makes some parts lighter as others get heavier.
-        zero: whether the factor may be 0.
-    """
-
-    fields: tuple[str, ...]
-    kind: str
-    parts: tuple[str | int, ...] = ()
-    columns: int | None = None
-    power: float = 1.0
-    zero: bool = True
-    changes_mass: bool = False
-    unit = "of nominal"
-
-    def parse(self, value: Any, name: str) -> float:
-        return parse_number(value, name, 0.0, 100.0, "times nominal", closed=self.zero)
-
-    def check(self, simulator: Simulator) -> None:
-        if not self._nominal(simulator).any():
-            which = ", ".join(map(str, self.parts)) or f"every {self.kind}"
-            raise UserError(f"{self.fields[0]} of {which} is 0: a factor does not change it")
-
-    def write(self, simulator: Simulator, value: float) -> None:
-        for field in self.fields:
-            rows = simulator.rows(field, self.kind, self.parts)
-            array = getattr(simulator.model, field)
-            array[self._place(rows, array)] *= value**self.power
-
-    def read(self, simulator: Simulator) -> float:
-        held = np.concatenate([self._flat(simulator, getattr(simulator.model, field), field) for field in self.fields])
-        nominal = self._nominal(simulator)
-        factors = held[nominal != 0] / nominal[nominal != 0]
-        if np.ptp(factors) > 1e-9 * abs(factors[0]):
-            return math.nan
-        return round(float(factors[0] ** (1 / self.power)), 9)
-
-    def _place(self, rows: list[int], array: np.ndarray) -> Any:
-        return (rows, slice(self.columns)) if array.ndim > 1 else rows
-
-    def _flat(self, simulator: Simulator, array: np.ndarray, field: str) -> np.ndarray:
-        return array[self._place(simulator.rows(field, self.kind, self.parts), array)].ravel()
-
-    def _nominal(self, simulator: Simulator) -> np.ndarray:
-        return np.concatenate([self._flat(simulator, simulator.nominal[field], field) for field in self.fields])
 
 
 def mass(*bodies: str | int, inertia: bool = True, power: float = 1.0) -> Scale:
@@ -131,14 +47,89 @@ def gain(*actuators: str | int) -> Scale:
     return Scale(("actuator_gainprm", "actuator_biasprm"), "actuator", actuators)
 
 
+def armature(*joints: str | int) -> Scale:
+    """Factor on the armature of joints (all by default): the inertia of their rotors, as their gears show it."""
+    return Scale(("dof_armature",), "joint", joints, changes_mass=True)
+
+
+def friction_loss(*joints: str | int) -> Value:
+    """Dry friction of joints (all by default), in N m, or in N where they slide: 0 in most models."""
+    return Value("dof_frictionloss", "joint", "N m", joints)
+
+
+def tendon_stiffness(*tendons: str | int) -> Value:
+    """Stiffness of tendons (all by default) as springs, in N/m: 0 in most models."""
+    return Value("tendon_stiffness", "tendon", "N/m", tendons)
+
+
+@dataclass(frozen=True)
+class CentreOfMass(Physical):
+    """Displacement of a body's centre of mass in m, along an axis of the body; its inertia moves with it."""
+
+    body: str | int
+    axis: str = "x"
+    unit = "m"
+    changes_mass = True
+
+    def parse(self, value: Any, name: str) -> float:
+        return parse_number(value, name, -10.0, 10.0, self.unit)
+
+    def check(self, simulator: Simulator) -> None:
+        _check_axis(self.axis)
+        row, _ = self._place(simulator)
+        if simulator.model.body_simple[row]:
+            raise UserError(
+                f"the centre of mass of {self.body!r} cannot be moved: MuJoCo compiled it as a body whose mass matrix "
+                "is diagonal; displace it a little in the model file"
+            )
+
+    def write(self, simulator: Simulator, value: float) -> None:
+        row, column = self._place(simulator)
+        simulator.model.body_ipos[row, column] += value
+        if value:  # else MuJoCo takes the body's own frame for that of its inertia
+            simulator.model.body_sameframe[row] = mujoco.mjtSameFrame.mjSAMEFRAME_NONE
+
+    def read(self, simulator: Simulator) -> float:
+        place = self._place(simulator)
+        return round(float(simulator.model.body_ipos[place] - simulator.nominal["body_ipos"][place]), 9)
+
+    def _place(self, simulator: Simulator) -> tuple[int, int]:
+        return simulator.rows("body_ipos", "body", (self.body,))[0], AXES[self.axis]
+
+
+@dataclass(frozen=True)
+class ActionDelay(Physical):
+    """Steps after which an action acts, from 0 to ``most``; the actions under way are appended to the observation.
+
+    See :class:`~pyro_dynamics.environments.delayed_actions.DelayedActions`.
+    """
+
+    most: int = 3
+    unit = "steps"
+
+    def parse(self, value: Any, name: str) -> float:
+        return whole_steps(value, name, self.most)
+
+    def check(self, simulator: Simulator) -> None:
+        pass
+
+    def write(self, simulator: Simulator, value: float) -> None:
+        assert simulator.delayed is not None
+        simulator.delayed.set_context(value)
+
+    def read(self, simulator: Simulator) -> float:
+        assert simulator.delayed is not None
+        return simulator.delayed.context
+
+
 @dataclass(frozen=True)
 class Gravity(Physical):
-    """Size of gravity in m/s^2, in whatever direction it has; downwards where the model has none."""
+    """Gravity in m/s^2 in the direction that it has, downwards where the model has none; negative is the other way."""
 
     unit = "m/s^2"
 
     def parse(self, value: Any, name: str) -> float:
-        return parse_number(value, name, 0.0, 100.0, self.unit)
+        return parse_number(value, name, -100.0, 100.0, self.unit)
 
     def check(self, simulator: Simulator) -> None:
         pass
@@ -149,7 +140,9 @@ class Gravity(Physical):
         gravity[:] = gravity / size * value if size else [0.0, 0.0, -value]
 
     def read(self, simulator: Simulator) -> float:
-        return round(float(np.linalg.norm(simulator.model.opt.gravity)), 9)
+        gravity, nominal = simulator.model.opt.gravity, simulator.nominal["gravity"]
+        forwards = gravity @ nominal if nominal.any() else -gravity[2]
+        return round(math.copysign(float(np.linalg.norm(gravity)), forwards), 9)  # tilted by 90 degrees at most
 
 
 @dataclass(frozen=True)
@@ -170,14 +163,15 @@ class Tilt(Physical):
 
     def write(self, simulator: Simulator, value: float) -> None:
         gravity, angle = simulator.model.opt.gravity, math.radians(value)
-        size = float(np.linalg.norm(gravity))
+        size = math.copysign(float(np.linalg.norm(gravity)), -gravity[2])  # it may have been made to pull upwards
         gravity[:] = 0.0
         gravity[AXES[self.axis]], gravity[2] = size * math.sin(angle), -size * math.cos(angle)
 
     def read(self, simulator: Simulator) -> float:
         gravity = simulator.model.opt.gravity
+        down = math.copysign(1.0, -gravity[2])
         # Rounded, to undo the error of the sine and cosine.
-        return round(math.degrees(math.atan2(gravity[AXES[self.axis]], -gravity[2])), 9)
+        return round(math.degrees(math.atan2(down * gravity[AXES[self.axis]], -down * gravity[2])), 9)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pyro_dynamics.environments.hidden_parameter import HiddenParameter, choose_
 
 
 class PendulumGravityEnv(HiddenParameter, PendulumEnv):
-    """Pendulum under ``gravity`` in m/s^2, 10 by default; ``context`` is another word for it."""
+    """Pendulum under ``gravity`` in m/s^2, 10 by default, negative upwards; ``context`` is another word for it."""
 
     parameter = "gravity"
 
@@ -19,7 +19,7 @@ class PendulumGravityEnv(HiddenParameter, PendulumEnv):
 
     @classmethod
     def parse_context(cls, value: Any) -> float:
-        return parse_number(value, "gravity", 0.0, 100.0, "m/s^2")
+        return parse_number(value, "gravity", -100.0, 100.0, "m/s^2")
 
     def _write_context(self, context: float) -> None:
         self.g = context
