@@ -15,6 +15,7 @@ from pyro_dynamics.io.files import ensure_parent, write_bytes
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.runners.common.configuration import CHOICES, RunConfig, from_json
+from pyro_dynamics.runners.common.factory import family_of
 from pyro_dynamics.runners.main import run_as_module
 
 
@@ -39,18 +40,22 @@ def main(arguments: Sequence[str]) -> None:
     flags = tyro.cli(CompareFlags, prog="pyro-dynamics compare", args=arguments)
     if not flags.dirs:
         raise UserError("name at least one run folder to compare")
+    folders: list[RunFolder] = []
     configs: list[RunConfig] = []
     returns: list[list[float]] = []
     for path in flags.dirs:
         folder = RunFolder.open(path)
+        folders.append(folder)
         configs.append(from_json(folder.config))
         if (path / FILE).is_file():
             raise UserError(f"{path} was fitted to logged data, and has no rounds to compare: diagnose it")
         returns.append(mean_returns(folder))
-        folder.checkpoint()  # refuses a run whose transitions or checkpoint are another's
     families = {config.family for config in configs}
     if len(families) > 1:
         raise UserError(f"runs of different families cannot be compared: {', '.join(sorted(families))}")
+    for folder, config in zip(folders, configs, strict=True):
+        family_of(folder, config)
+        folder.checkpoint()  # refuses a run whose parts are of several
     curves: dict[str, list[list[float]]] = defaultdict(list)
     for name, run in zip(names(configs), returns, strict=True):
         curves[name].append(run)

@@ -56,6 +56,8 @@ ORACLE = "an oracle, which is given the true context and infers nothing,"
 DRAWS = (1000, 4000)
 """From each posterior; the second where the first is too few for a strongly over-dispersed guide."""
 LEAST = {"draws": 100, "rows": 0, "horizon": 1, "particles": 20, "refits": 0, "sbc": 0, "seed": 0}
+FEWEST = 10
+"""Rows of each environment that a posterior is judged on."""
 MOST = {"draws": 20_000, "particles": 20_000, "refits": 100}
 """More would fill the memory, and add nothing new."""
 
@@ -122,15 +124,7 @@ def check(flags: DiagnoseFlags) -> None:
     Raises:
         UserError: naming the flag.
     """
-    for name, least in (
-        ("draws", 100),
-        ("rows", 0),
-        ("horizon", 1),
-        ("particles", 20),
-        ("refits", 0),
-        ("sbc", 0),
-        ("seed", 0),
-    ):
+    for name, least in LEAST.items():
         value = getattr(flags, name)
         if value is None:
             continue
@@ -152,6 +146,10 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
 
     folder, config, family, group = load_run(flags.dir, flags.checkpoint)
     agent, labels = group.agents[0], environment_labels(family.train, len(family.train))
+    if 0 < flags.rows < FEWEST * len(labels):
+        raise UserError(
+            f"--rows must be {FEWEST * len(labels)} or more for {len(labels)} environments, not {flags.rows}"
+        )
     m, *parts = read_transitions(folder, flags.checkpoint, agent.task, len(labels))
     trained = thinned(parts[0], len(labels), flags.rows)
     episodes = thinned_episodes(parts[1], len(labels), flags.rows)

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
     config = from_json(folder.config)
     family = family_of(folder, config)
     data = RunData.of(folder.transitions(), family)
-    folder.checkpoint()  # refuses a run whose transitions or checkpoint are another's
+    folder.checkpoint()  # refuses a run whose parts are of several
     count = f"{len(data.episode)} transitions, {data.episode.max() + 1} episodes"
     for path, write in ((flags.npz, write_npz), (flags.csv, write_csv)):
         if path is not None:

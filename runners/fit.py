@@ -75,12 +75,13 @@ class FitConfig:
 class FitFlags:
     """Learn a dynamics model, with a latent for each environment, from logged transitions alone.
 
-    DATA are tables (.csv, .tsv, .parquet) with a row for each transition and the columns state_0, state_1, ...,
-    action_0, ..., next_state_0, ...; optionally reward, step (within the episode), episode, and any column to group by.
-    Columns of other names are given by flags. Without next states these come from the next row of the same episode.
-    Or .npz files with the arrays state [N, S], action [N, A] and so on; or data sets of LeRobot, by folder, or of
-    Minari, by id or folder. Part of each environment's episodes is held out. The folder is that of a run: `diagnose`
-    checks it on the held-out part, and `adapt DIR --replay DATA` updates a belief along a logged stream.
+    DATA are tables (.csv, .tsv, .csv.gz, .parquet) with a row for each transition and the columns state_0, state_1,
+    ..., action_0, ..., next_state_0, ...; optionally reward, step (within the episode), episode, and any column to
+    group by. Columns of other names are given by flags. Without next states these come from the next row of the same
+    episode. Or .npz and .hdf5 files with the arrays state [N, S], action [N, A] and so on, or observations, actions and
+    so on as D4RL calls them; or data sets of LeRobot, by folder, or of Minari, by id or folder. Part of each
+    environment's episodes is held out. The folder is that of a run: `diagnose` checks it on the held-out part, `adapt
+    DIR --replay DATA` updates a belief along a logged stream, and `train FAMILY --start-from DIR` begins with its data.
     """
 
     data: tyro.conf.Positional[tuple[str, ...]]
@@ -94,7 +95,7 @@ class FitFlags:
     unit: str = ""
     """Unit of that column, for axes and tables (kg,m of two)."""
     hold_out: float = 0.2
-    """Share of each environment's episodes that is held out; of a single episode, its last steps."""
+    """Share of each environment's transitions that is held out, in whole episodes; of a single one, its last steps."""
     family: str | None = None
     """A registered family of the same environment: its features, targets and reward, and its simulator for commands
     that act. Without, the observation is the state, and its change the target."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import tyro
 
+from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, write_bytes
 from pyro_dynamics.io.lock import lock_folder
@@ -63,9 +64,10 @@ def share_run(path: Path, out: Path | None = None, licence: str | None = None) -
     if out.suffix != ".zip":
         raise UserError(f"--out names a zip, such as {out.name}.zip, not {out}")
     ensure_parent(out)
-    folder.checkpoint()  # a run without one cannot be loaded
+    family = family_of(folder, from_json(folder.config))
+    folder.checkpoint()  # a run without one cannot be loaded, nor one whose parts are of several
     with lock_folder(path):  # no training or adaptation writes in the meantime
-        write_card(folder, licence)
+        write_card(folder, family, licence)
         files, left = shared_files(path)
         write_zip(path, files, out)
     others = [file.relative_to(path) for file in left if not set(file.relative_to(path).parts) & set(LEFT_OUT)]
@@ -74,7 +76,7 @@ def share_run(path: Path, out: Path | None = None, licence: str | None = None) -
     return out
 
 
-def write_card(folder: RunFolder, licence: str | None) -> None:
+def write_card(folder: RunFolder, family: Family, licence: str | None) -> None:
     """Write the model card, unless there is one.
 
     Raises:
@@ -86,9 +88,7 @@ def write_card(folder: RunFolder, licence: str | None) -> None:
             raise UserError(f"{card} is there already: write the licence into it, or remove it for a new card")
         print(f"model card: {card}, as it is")
         return
-    config = from_json(folder.config)
-    family = family_of(folder, config)
-    written = RunFolder(folder.path, to_json(config))  # with the names of this version
+    written = RunFolder(folder.path, to_json(from_json(folder.config)))  # with the names of this version
     text = model_card(written, family, sum(map(len, folder.transitions())), licence)
     write_bytes(card, text.encode())
     print(f"model card: {card}")

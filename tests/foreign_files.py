@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pandas
 from lerobot_layout import write_lerobot
@@ -62,6 +63,9 @@ def make_samples(home: Path) -> Path:
     assert main(["fit", log, "--group", "gravity", *small, "--out", str(home / "fit")]) == 0
     frame = pandas.read_csv(home / "log.csv")
     frame.to_parquet(home / "log.parquet")
+    with h5py.File(home / "log.hdf5", "w") as stored:
+        for name, array in arrays_of(home / "log.npz").items():
+            stored[name] = array
     write_lerobot(home / "lerobot-2", "v2.1")
     write_lerobot(home / "lerobot-3", "v3.0")
     assert main(["share", str(home / "run")]) == 0
@@ -165,6 +169,7 @@ LOADERS = {
     "description of logged data": Loader("fit/data.json", _description),
     "logged npz": Loader("log.npz", _log),
     "logged CSV": Loader("log.csv", _table("log.csv", "gravity")),
+    "logged HDF5": Loader("log.hdf5", _table("log.hdf5", "gravity")),
     "logged Parquet": Loader("log.parquet", _table("log.parquet", "gravity")),
     "LeRobot information": Loader("lerobot-3/meta/info.json", _table("lerobot-3", "mass")),
     "LeRobot frames": Loader("lerobot-3/data/chunk-000/file-001.parquet", _table("lerobot-3", "mass")),

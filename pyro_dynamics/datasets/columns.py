@@ -64,7 +64,12 @@ def _text_or_itself(cell: Any) -> Any:
 
 
 def _is_gap(cell: Any) -> bool:
-    return cell is None or (np.ndim(cell) == 0 and cell != cell)
+    try:
+        return cell is None or bool(cell != cell)
+    except TypeError:  # pandas' own gap is neither true nor false
+        return True
+    except ValueError:  # an array
+        return False
 
 
 def require_groupable(where: str, name: str, array: np.ndarray, rows: int) -> None:

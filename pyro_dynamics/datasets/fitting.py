@@ -20,7 +20,7 @@ LONG = 20
 
 
 def hold_out(data: LoggedData, share: float, seed: int) -> torch.Tensor:
-    """Which transitions are held out, ``[N]``: whole episodes of each environment; of a single one its last block.
+    """Which transitions are held out, ``[N]``: whole episodes of each environment; of one that is most of it, a block.
 
     Args:
         data: of K environments.
@@ -48,10 +48,9 @@ def hold_out(data: LoggedData, share: float, seed: int) -> torch.Tensor:
         generator = derive_generator(seed, "fit", "held out", k)
         long = _shuffled([one for one in episodes if len(one) >= min(LONG, longest)], generator)
         short = _shuffled([one for one in episodes if len(one) < min(LONG, longest)], generator)
-        if len(long) == 1:
-            candidates = [long[0][-max(1, math.floor(share * len(long[0]))) :], *short]
-        else:
-            candidates = [*long, *short][:-1]
+        candidates = [_part(episode, len(own), share) for episode in (*long, *short)]
+        if sum(map(len, candidates)) == len(own):
+            del candidates[-1]
         wanted, found = share * len(own), 0
         for rows in candidates:
             if found and found + len(rows) - wanted > wanted - found:
@@ -59,6 +58,11 @@ def hold_out(data: LoggedData, share: float, seed: int) -> torch.Tensor:
             kept[rows] = True
             found += len(rows)
     return kept
+
+
+def _part(episode: torch.Tensor, rows: int, share: float) -> torch.Tensor:
+    """All of an episode, and of one that has most of an environment's rows its last block."""
+    return episode if 2 * len(episode) <= rows else episode[-max(1, math.floor(share * len(episode))) :]
 
 
 def _shuffled(episodes: list[torch.Tensor], generator: torch.Generator) -> list[torch.Tensor]:

@@ -61,16 +61,7 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
     columns = by_other_names(columns, names.given()) | columns
     found = {name: columns[name] for name in columns if name in RESERVED} | _gathered(where, columns, names)
     found = {name: array if name in VECTORS else plain(array) for name, array in found.items()}
-    rows = len(found["state"]) if "state" in found and found["state"].ndim else 0
-    notes = []
-    if rows and not {"episode", "step"} & set(found):
-        ends = episodes_by_ends(where, columns, rows)
-        found |= {} if ends is None else {"episode": ends}
-        if "next_state" not in found and (ended := only_terminations(columns)):
-            notes.append(
-                f"{where}: {ended} is there, and no column timeouts or truncated: where a time limit ended an episode, "
-                "its last row leads into the next one"
-            )
+    notes = _find_episodes(where, columns, found)
     derived = "next_state" not in found and bool({"episode", "step"} & set(found))
     missing = [name for name in VECTORS if name not in found and not (derived and name == "next_state")]
     if missing:
@@ -80,6 +71,7 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
         for name, axes in (("state", 2), ("action", 2), ("next_state", 2), ("reward", 1))
         if name in found
     }
+    rows = len(found["state"])
     refuse_other_lengths(where, rows, found)
     next_state = numbers.get("next_state", numbers["state"])
     if numbers["state"].shape != next_state.shape:
@@ -90,11 +82,28 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
     used = {name for part in names.given().values() for name in part} | set(found)
     others = _groupable(where, columns, group, rows, used)
     log = Log(where, numbers["state"], numbers["action"], next_state, numbers.get("reward"), step, episode, others)
-    log = replace(log, notes=tuple(notes))
+    log = replace(log, notes=notes)
     if derived:
         return with_next_states(log, _grouping(others, group))
     known = step is not None or episode is not None
     return fitted_together(log, _grouping(others, group)) if known else log
+
+
+def _find_episodes(where: str, columns: Mapping[str, np.ndarray], found: dict[str, np.ndarray]) -> tuple[str, ...]:
+    """Adds the episode of each row, by the rows that end one, where nothing else says it; gives what stays unknown."""
+    if "state" not in found or not found["state"].ndim or {"episode", "step"} & set(found):
+        return ()
+    ends = episodes_by_ends(where, columns, len(found["state"]))
+    if ends is None:
+        return ()
+    found["episode"] = ends
+    ended = only_terminations(columns)
+    if "next_state" in found or ended is None:
+        return ()
+    return (
+        f"{where}: {ended} is there, and no column timeouts or truncated: where a time limit ended an episode, its "
+        "last row leads into the next one",
+    )
 
 
 def listed(columns: Iterable[str]) -> str:

@@ -44,7 +44,9 @@ def read_data(
 
 
 def sources_of(data: Source | Sequence[Source]) -> list[Source]:
-    """One source or several as a list."""
+    """One source or several as a list; a table of polars, pyarrow or Hugging Face is one of pandas."""
+    if hasattr(data, "to_pandas"):
+        return [data.to_pandas()]
     return [data] if isinstance(data, str | os.PathLike | pandas.DataFrame | Mapping) else list(data)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas
+import pyarrow
 import pytest
 import torch
 from logged_pendulums import pendulum_log
@@ -153,6 +154,20 @@ def test_frames_of_every_kind_are_read(frame: pandas.DataFrame) -> None:
     data = read_data(frame, "gravity")
     np.testing.assert_array_equal(data.transitions.state, read().transitions.state)
     assert data.labels == (2.0, 10.0)
+
+
+def test_a_table_of_pyarrow_is_one_of_pandas() -> None:
+    table = pyarrow.Table.from_pandas(FRAME.convert_dtypes(convert_integer=False))
+    assert read_data(table, "gravity").labels == (2.0, 10.0)
+
+
+@pytest.mark.parametrize("cell", [[[1], [2, 3]], {"a": 1}, np.arange(3), pandas.NA])
+def test_cells_of_any_kind_in_other_columns_do_no_harm(cell: Any) -> None:
+    cells = np.empty(ROWS, dtype=object)
+    cells[:] = [cell] * ROWS
+    assert read(note=cells).labels == (2.0, 10.0)
+    with pytest.raises(UserError, match=r"note is .* in row 0, and not a number or text"):
+        read("note", note=cells)
 
 
 def test_a_gap_in_a_frame_of_text_is_named() -> None:

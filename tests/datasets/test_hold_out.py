@@ -85,6 +85,16 @@ def test_a_long_episode_among_short_ones_is_not_held_out_whole() -> None:
     assert int(kept[long].sum()) == 80  # the last fifth of each
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_of_a_long_and_a_short_episode_most_is_trained_on(seed: int) -> None:
+    long = (LOG["episode"] == 0) | ((LOG["episode"] == 1) & (LOG["step"] < 22))
+    arrays = select(long & (LOG["gravity"] < 5))
+    many = {name: np.concatenate([array[:30]] * 10 + [array[30:]]) for name, array in arrays.items()}
+    many |= {"episode": np.repeat([0, 1], [300, 22]), "step": np.concatenate([np.arange(300), np.arange(22)])}
+    data = read_data(many, "gravity")
+    assert hold_out(data, 0.2, seed).float().mean() < 0.3
+
+
 def test_episodes_of_one_row_that_the_log_names_are_taken() -> None:
     arrays = {**LOG, "episode": np.arange(ROWS), "step": np.zeros(ROWS, dtype=int)}
     data, kept = held_out(arrays)

@@ -89,7 +89,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["fit", "LOG", "--group", "mass", "--unit", "kg,m"], "--unit kg,m names 2 units for 1 columns (mass)"),
         (["compare"], "name at least one run folder to compare"),
         (["evaluate", "RUN", "--steps", "0"], "--steps and --episodes must be positive"),
-        (["fit"], "name a file (.npz, .csv, .tsv, .parquet), or a LeRobot or Minari data set"),
+        (["fit"], "name a file (.npz, .csv, .tsv, .csv.gz, .parquet, .hdf5 and .h5), or a LeRobot or Minari data set"),
         (["fit", "LOG", "--group", "weight"], "has no column 'weight'"),
     ],
 )
@@ -181,7 +181,7 @@ def test_an_adaptation_far_from_its_run_gets_one_line(
 @pytest.mark.parametrize(
     ("name", "values", "words"),
     [
-        ("step", np.linspace(0, 1, 40), "step must be whole numbers [N], not float64 [40]"),
+        ("step", np.linspace(0, 1, 40), "in row 1, and counts in whole numbers from 0: divide a time"),
         ("step", np.arange(-1, 39), "steps must count from 0, not from -1 to 38"),
         ("episode", np.zeros((40, 2)), "episode must be numbers or names [N], not float64 [40, 2]"),
     ],

@@ -332,6 +332,8 @@ def test_a_large_run_is_judged_on_a_part_and_says_so(
     assert [one["transitions"] for one in stored["predictions"]] == [30] * 3
     assert "90 are taken" in (tmp_path / "report.md").read_text()
     assert all(max(map(abs, one["importance"]["shift"])) < 1 for one in stored["quality"])
+    assert "--rows must be 30 or more for 3 environments, not 29" in refused([*judge, "--rows", "29"], capsys)
+    assert "--rows must be at least 0, not -1" in refused([*judge, "--rows", "-1"], capsys)
     assert main([*judge, "--rows", "0"]) == 0
     assert "are taken" not in capsys.readouterr().out
 
