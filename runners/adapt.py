@@ -43,6 +43,7 @@ from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, RunConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.result_names import name_of_flags
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
@@ -125,7 +126,7 @@ def parse(arguments: Sequence[str]) -> AdaptFlags:
         UserError: if a number makes no sense.
     """
     defaults = AdaptFlags(dir=tyro.MISSING, online=online_defaults(arguments))
-    flags = tyro.cli(AdaptFlags, prog="pyro-dynamics adapt", args=arguments, default=defaults)
+    flags = read_flags(AdaptFlags, "adapt", arguments, defaults)
     if flags.every is not None and flags.every < 1:
         raise UserError(f"--every must be positive, not {flags.every}")
     return flags

@@ -15,6 +15,7 @@ from pyro_dynamics.io.files import ensure_parent, write_bytes
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.runners.common.configuration import CHOICES, RunConfig, from_json
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
 
 
@@ -36,7 +37,7 @@ class CompareFlags:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    flags = tyro.cli(CompareFlags, prog="pyro-dynamics compare", args=arguments)
+    flags = read_flags(CompareFlags, "compare", arguments)
     if not flags.dirs:
         raise UserError("name at least one run folder to compare")
     configs: list[RunConfig] = []

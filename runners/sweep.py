@@ -17,6 +17,7 @@ from pyro_dynamics.io.files import make_folder, write_bytes
 from pyro_dynamics.io.tables import text_table
 from pyro_dynamics.runners.common.configuration import Preset, flag_values, preset_config
 from pyro_dynamics.runners.common.factory import action_space, build_group
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.sweep_grid import grid_points, train_flags
 from pyro_dynamics.runners.common.sweep_jobs import Job, is_finished, make_job, work
 from pyro_dynamics.runners.main import run_as_module
@@ -110,7 +111,7 @@ def parse(arguments: Sequence[str]) -> SweepFlags:
     Raises:
         UserError: if they make no sense.
     """
-    flags = tyro.cli(SweepFlags, prog="pyro-dynamics sweep", args=arguments)
+    flags = read_flags(SweepFlags, "sweep", arguments)
     for name in ("families", "agents", "guides", "seeds"):
         if getattr(flags, name) == ():
             raise UserError(f"name at least one of the {name}")
