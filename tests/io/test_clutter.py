@@ -54,5 +54,5 @@ def test_folders_of_adaptations_are_named_without_hidden_ones(tmp_path: Path) ->
     for name in ("one", ".ipynb_checkpoints"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "steps.jsonl").write_text("")
-    with pytest.raises(UserError, match="give one of those inside: one$"):
+    with pytest.raises(UserError, match=r"give one of those inside: one$"):
         load_adaptation(tmp_path)
