@@ -17,7 +17,7 @@ WORDS = "{l_bar} {n_fmt} of {total_fmt} {unit}s, {elapsed}, about {remaining} le
 
 
 class LongWait:
-    """Says once how long something will take, where that is more than a day. It is no question: the work goes on."""
+    """Says once how long something will take, where that is more than a day. It is no question: the work continues."""
 
     def __init__(self) -> None:
         self._said = False

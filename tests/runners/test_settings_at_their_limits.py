@@ -57,7 +57,6 @@ TINY = {
     "reproduce": "--preset quick --seeds 1 --baseline-seeds 1 --figures learning --time-budget 0.01 --out OUT",
     "compare": "RUN --out OUT/comparison.png",
     "accuracy": "--guides diagonal --parts linear --steps 3 --samples 2 --practice 2 --warm-up 20 --draws 20 --out OUT",
-    "benchmark belief": "--runs RUN --steps 4 --episodes 1",
     "benchmark returns": "--runs RUN --against RUN --episodes 1 --on tests",
     "benchmark collapse": "--steps 2 --seeds 1",
     "benchmark long-run": "--updates 10",
@@ -122,7 +121,8 @@ def test_no_number_ends_in_a_traceback(
             continue
         mine = [word for word in arguments if not flag.chosen or not word.startswith(f"{flag.chosen[0]}.")]
         for value in ("-1", "0", "1") if flag.kind is int else ("-1", "0", "1", "nan", "inf"):
-            if (flag.name, value) == ("--time-budget", "1"):  # a second of a reproduction
+            as_it_is = not flag.chosen and getattr(flag.holder, flag.field) == flag.kind(value)
+            if as_it_is or (flag.name, value) == ("--time-budget", "1"):  # a second of a reproduction
                 continue
             shutil.rmtree(home / "out", ignore_errors=True)
             capsys.readouterr()
