@@ -38,7 +38,7 @@ def read_flags(kind: type[T], command: str, arguments: Sequence[str], default: T
     Raises:
         UserError: naming the first that is too large.
     """
-    how = {} if default is None else {"default": default}
+    how: dict[str, Any] = {} if default is None else {"default": default}
     flags = tyro.cli(kind, prog=f"pyro-dynamics {command}", args=arguments, **how)
     check_limits(flags)
     return flags

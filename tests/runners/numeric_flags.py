@@ -78,7 +78,7 @@ def within(settings: Any, prefix: str = "--") -> Iterator[NumericFlag]:
         if is_dataclass(value):
             yield from within(value, prefix + (f"{name}." if name else ""))
         elif kinds := {int, float} & set(parts(hint)):
-            several = tuple in map(get_origin, parts(hint))
+            several = any(get_origin(part) is tuple for part in parts(hint))
             count = len(value or ()) if several else None
             yield NumericFlag(prefix + name, kinds.pop(), count, (), settings, one.name)
 
