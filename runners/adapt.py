@@ -33,6 +33,7 @@ from pyro_dynamics.io.untrusted_folders import file_name, stamped
 from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.plots.video import Film, make_environments
 from pyro_dynamics.processor import set_threads
+from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.rollouts.acting import ContextChange
 from pyro_dynamics.rollouts.adaptation import BELIEF_DRAWS, AdaptationStep, adapt, replay
 from pyro_dynamics.rollouts.adaptation_lines import SummaryLines
@@ -207,7 +208,7 @@ def make_steps(
     show([lines.head])
     with episode.film or nullcontext():
         stream = episode.stream(resume_point)
-        for step in tqdm(stream, initial=checkpoint.steps, total=episode.steps, unit="step", disable=None):
+        for step in progress_bar(stream, initial=checkpoint.steps, total=episode.steps, unit="step"):
             row = as_row(step)
             checkpoint.add(row, step, episode.stream_state)
             show(lines.add(row, step.draws[:, 0].numpy(), bool(step.changed[0])))
