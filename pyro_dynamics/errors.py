@@ -73,8 +73,8 @@ def require_rate(settings: object, *names: str) -> None:
     for name in names:
         if (value := getattr(settings, name)) > 1:
             raise UserError(
-                f"{name.replace('_', '-')} must be at most 1, not {value:g}: Adam moves every parameter by about so much "
-                "in a step, and 1e-3 is usual"
+                f"{name.replace('_', '-')} must be at most 1, not {value:g}: Adam moves every parameter by about so "
+                "much in a step, and 1e-3 is usual"
             )
 
 

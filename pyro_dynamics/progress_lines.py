@@ -17,7 +17,7 @@ WORDS = "{l_bar} {n_fmt} of {total_fmt} {unit}s, {elapsed}, about {remaining} le
 
 
 class LongWait:
-    """Says once how long something will take, where that is more than a day. It is no question: the work goes on."""
+    """Says once how long something will take, where that is more than a day. It is no question: the work continues."""
 
     def __init__(self) -> None:
         self._said = False
@@ -27,10 +27,18 @@ class LongWait:
         if self._said or seconds < LONG:
             return
         self._said = True
-        days, years = seconds / 86_400, seconds / (365.25 * 86_400)
-        words = f"{days:.0f} days" if years < 2 else f"{years:.0f} years" if years < 1000 else "more than 1000 years"
-        about = words if words.startswith("more") else f"about {words}"
-        tqdm.write(f"this takes {about} at its present speed: {what}; smaller numbers take less", file=sys.stderr)
+        words = f"this takes {long_time(seconds)} at its present speed: {what}; smaller numbers take less"
+        tqdm.write(words, file=sys.stderr)
+
+
+def long_time(seconds: float) -> str:
+    """A day or more, in words."""
+    days = seconds / 86_400
+    if days < 2:
+        return f"about {24 * days:.0f} hours"
+    if days < 2 * 365.25:
+        return f"about {days:.0f} days"
+    return f"about {days / 365.25:.0f} years" if days < 1000 * 365.25 else "more than 1000 years"
 
 
 class Bar(tqdm):

@@ -42,6 +42,7 @@ from pyro_dynamics.io.provenance import provenance
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
 from pyro_dynamics.processor import set_threads
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator, drawing_from
 
@@ -115,7 +116,7 @@ class Problem:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    flags = tyro.cli(AccuracyFlags, prog="pyro-dynamics accuracy", args=arguments)
+    flags = read_flags(AccuracyFlags, "accuracy", arguments)
     methods = methods_of(flags.guides)
     if not flags.parts:
         raise UserError("--parts needs one or more of linear, neural, time")

@@ -33,6 +33,7 @@ from pyro_dynamics.io.untrusted_folders import file_name, stamped
 from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.plots.video import Film, make_environments
 from pyro_dynamics.processor import set_threads
+from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.rollouts.acting import ContextChange
 from pyro_dynamics.rollouts.adaptation import BELIEF_DRAWS, AdaptationStep, adapt, replay
 from pyro_dynamics.rollouts.adaptation_lines import SummaryLines
@@ -43,6 +44,7 @@ from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, RunConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.result_names import name_of_flags
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
@@ -125,7 +127,7 @@ def parse(arguments: Sequence[str]) -> AdaptFlags:
         UserError: if a number makes no sense.
     """
     defaults = AdaptFlags(dir=tyro.MISSING, online=online_defaults(arguments))
-    flags = tyro.cli(AdaptFlags, prog="pyro-dynamics adapt", args=arguments, default=defaults)
+    flags = read_flags(AdaptFlags, "adapt", arguments, defaults)
     if flags.every is not None and flags.every < 1:
         raise UserError(f"--every must be positive, not {flags.every}")
     return flags
@@ -206,7 +208,7 @@ def make_steps(
     show([lines.head])
     with episode.film or nullcontext():
         stream = episode.stream(resume_point)
-        for step in tqdm(stream, initial=checkpoint.steps, total=episode.steps, unit="step", disable=None):
+        for step in progress_bar(stream, initial=checkpoint.steps, total=episode.steps, unit="step"):
             row = as_row(step)
             checkpoint.add(row, step, episode.stream_state)
             show(lines.add(row, step.draws[:, 0].numpy(), bool(step.changed[0])))

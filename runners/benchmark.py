@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import tyro
-
 from pyro_dynamics.benchmarks.recording import Recording, read_recordings, save_recording
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, write_bytes
 from pyro_dynamics.processor import set_threads
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
 
 BENCHMARKS = {
@@ -40,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     name, rest = named(arguments)
     module = module_of(name)
-    flags = tyro.cli(module.Flags, prog=f"pyro-dynamics benchmark {name}", args=rest)
+    flags = read_flags(module.Flags, f"benchmark {name}", rest)
     if hasattr(module, "main"):
         module.main(flags)
         return
@@ -107,7 +106,7 @@ def report(arguments: Sequence[str]) -> str:
     """What the command prints with ``NAME --report FILE`` among these arguments."""
     name, rest = named(arguments)
     module = module_of(name)
-    flags = tyro.cli(module.Flags, prog=f"pyro-dynamics benchmark {name}", args=rest)
+    flags = read_flags(module.Flags, f"benchmark {name}", rest)
     return "\n\n".join(show(module, recording) for recording in recordings_of(name, module, flags.report))
 
 

@@ -18,6 +18,7 @@ from pyro_dynamics.processor import set_threads
 from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, flag_values, online_defaults
 from pyro_dynamics.runners.common.factory import load_run
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
 
@@ -63,7 +64,7 @@ def parse(arguments: Sequence[str]) -> CalibrateFlags:
         UserError: if a temperature makes no sense.
     """
     defaults = CalibrateFlags(dir=tyro.MISSING, online=online_defaults(arguments))
-    flags = tyro.cli(CalibrateFlags, prog="pyro-dynamics calibrate", args=arguments, default=defaults)
+    flags = read_flags(CalibrateFlags, "calibrate", arguments, defaults)
     if "--temperature" in flag_values(arguments):
         raise UserError("calibrate chooses the temperature itself: give those to try by --temperatures")
     if not flags.temperatures or not all(0 < temperature <= 1 for temperature in flags.temperatures):

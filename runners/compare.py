@@ -16,6 +16,7 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.runners.common.configuration import CHOICES, RunConfig, from_json
 from pyro_dynamics.runners.common.factory import family_of
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
 
 
@@ -23,8 +24,8 @@ from pyro_dynamics.runners.main import run_as_module
 class CompareFlags:
     """Plot the mean return by round of several runs of one family, and print the means.
 
-    Runs are grouped by their agent and by what differs among them: guide, belief, update, planner, and the settings of
-    these. Runs of one group should differ in their seeds only.
+    Runs are grouped by their agent and by what differs among them: guide, belief, update, planner, the settings of
+    these, and those of networks, training and controller. Runs of one group should differ in their seeds only.
     """
 
     dirs: tyro.conf.Positional[tuple[Path, ...]]
@@ -37,7 +38,7 @@ class CompareFlags:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    flags = tyro.cli(CompareFlags, prog="pyro-dynamics compare", args=arguments)
+    flags = read_flags(CompareFlags, "compare", arguments)
     if not flags.dirs:
         raise UserError("name at least one run folder to compare")
     folders: list[RunFolder] = []
@@ -90,13 +91,15 @@ NAMED: dict[str, tuple[str, ...]] = {"latent": tuple(CHOICES), "last-layer": ("b
 
 
 def choices(config: RunConfig) -> dict[str, Any]:
-    """The guide, belief, update and planner of a run, as far as its agent has them, and their settings."""
+    """The guide, belief, update and planner of a run, as far as its agent has them, and all settings."""
     found: dict[str, Any] = {}
     for name in NAMED.get(config.agent, ("planner",)):
         place = config if hasattr(config, name) else config.online
         found[name] = getattr(place, name)
         found |= {f"{name}.{key}": value for key, value in asdict(getattr(place, f"{name}_config")).items()}
-    return found
+    for name in ("ensemble", "offline", "controller"):
+        found |= {f"{name}.{key}": value for key, value in asdict(getattr(config, name)).items()}
+    return found | ({"latent_dim": config.latent_dim} if config.agent == "latent" else {})
 
 
 def mean_returns(folder: RunFolder) -> list[float]:

@@ -25,6 +25,7 @@ from pyro_dynamics.diagnostics.verdict import MEANINGS, Word
 from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.clutter import without_clutter
 from pyro_dynamics.io.files import make_folder, plain, write_json, write_tree
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import load_adaptation
@@ -35,6 +36,7 @@ from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import RunConfig
 from pyro_dynamics.runners.common.factory import load_run
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.refits import fitted_to, refits
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
@@ -109,13 +111,18 @@ class DiagnoseFlags:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    flags = tyro.cli(DiagnoseFlags, prog="pyro-dynamics diagnose", args=arguments)
+    flags = read_flags(DiagnoseFlags, "diagnose", arguments)
     check(flags)
     set_threads(flags.threads)
-    if (flags.dir / "steps.jsonl").is_file() or any(flags.dir.glob("*/steps.jsonl")):
-        diagnose_adaptation(flags)
-    else:
+    if (flags.dir / "config.json").is_file() or not without_clutter(adaptations(flags.dir), flags.dir):
         diagnose_run(flags)
+    else:
+        diagnose_adaptation(flags)
+
+
+def adaptations(folder: Path) -> list[Path]:
+    """The steps of what may be the results of an adaptation, or a folder of several."""
+    return [*folder.glob("steps.jsonl"), *folder.glob("*/steps.jsonl")]
 
 
 def check(flags: DiagnoseFlags) -> None:

@@ -26,6 +26,7 @@ from pyro_dynamics.rollouts.adaptation_summary import describe
 from pyro_dynamics.rollouts.fault_log import Faults
 from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.result_names import name_of_flags
 from pyro_dynamics.runners.main import run_as_module
 
@@ -74,7 +75,7 @@ class EvaluateFlags:
 def parse(arguments: Sequence[str]) -> EvaluateFlags:
     """The flags; how beliefs are updated comes from the run, where it is not given."""
     defaults = EvaluateFlags(dir=tyro.MISSING, online=online_defaults(arguments))
-    return tyro.cli(EvaluateFlags, prog="pyro-dynamics evaluate", args=arguments, default=defaults)
+    return read_flags(EvaluateFlags, "evaluate", arguments, defaults)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from pyro_dynamics.io.files import ensure_parent
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners.common.configuration import from_json
 from pyro_dynamics.runners.common.factory import family_of
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
 
 
@@ -41,7 +42,7 @@ class ExportFlags:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    flags = tyro.cli(ExportFlags, prog="pyro-dynamics export", args=arguments)
+    flags = read_flags(ExportFlags, "export", arguments)
     if flags.minari is flags.npz is flags.csv is None:
         raise UserError("say what to write: --minari ID, --npz FILE or --csv FILE")
     if flags.npz is not None and flags.csv is not None and flags.npz.resolve() == flags.csv.resolve():

@@ -15,6 +15,7 @@ from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.environments.mujoco.mujoco_family import MujocoMaker
 from pyro_dynamics.gymnasium_ids import gymnasium_id
 from pyro_dynamics.io.tables import text_table
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.tasks import Task
 
@@ -34,7 +35,7 @@ class FamiliesFlags:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    flags = tyro.cli(FamiliesFlags, prog="pyro-dynamics families", args=arguments)
+    flags = read_flags(FamiliesFlags, "families", arguments)
     if flags.name is None:
         print(table(FAMILIES.values()))
         print("\npyro-dynamics families NAME describes one: all contexts, Gymnasium id, commands.")

@@ -41,6 +41,7 @@ from pyro_dynamics.runners.common.configuration import (
     with_choices,
 )
 from pyro_dynamics.runners.common.factory import action_space, build_group
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
 from pyro_dynamics.transitions import Transitions
@@ -117,7 +118,7 @@ def parse(arguments: Sequence[str]) -> FitFlags:
     config = with_choices(FitConfig(), arguments)
     config = replace(config, online=with_choices(online_for(config.guide, config.online), arguments))
     default = FitFlags(data=tyro.MISSING, run=config)
-    flags = tyro.cli(FitFlags, prog="pyro-dynamics fit", args=arguments, default=default)
+    flags = read_flags(FitFlags, "fit", arguments, default)
     if not 0 < flags.hold_out < 1:
         raise UserError(f"--hold-out is a share between 0 and 1, not {flags.hold_out}")
     return flags

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import tyro
 from tqdm import tqdm
 
 from pyro_dynamics.environments import Context, Schedule, find_family
@@ -18,6 +17,7 @@ from pyro_dynamics.reproduction.results import RANDOM, Measurement, Results
 from pyro_dynamics.reproduction.sensitivity import influence_of
 from pyro_dynamics.rollouts.evaluation import BeliefAblation, evaluate, random_returns
 from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.protocols import BELIEF_ABLATIONS, PROTOCOLS, TRAINED, Protocol, Scale, run_config
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.runners.train import train_or_resume
@@ -79,7 +79,7 @@ class OutOfTime(Exception):
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    flags = tyro.cli(ReproduceFlags, prog="pyro-dynamics reproduce", args=arguments)
+    flags = read_flags(ReproduceFlags, "reproduce", arguments)
     set_threads(flags.threads)
     protocol = PROTOCOLS[flags.preset]
     results = Results(flags.out or Path("runs") / f"reproduction-{flags.preset}", flags.preset, asdict(protocol))

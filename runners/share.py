@@ -15,6 +15,7 @@ from pyro_dynamics.io.shared_zip import LEFT_OUT, shared_files, write_zip
 from pyro_dynamics.reports.model_card import card_path, model_card
 from pyro_dynamics.runners.common.configuration import from_json, to_json
 from pyro_dynamics.runners.common.factory import family_of
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
 
 
@@ -38,7 +39,7 @@ class ShareFlags:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    flags = tyro.cli(ShareFlags, prog="pyro-dynamics share", args=arguments)
+    flags = read_flags(ShareFlags, "share", arguments)
     out = share_run(flags.dir, flags.out, flags.license)
     print(f"shared: {out} ({out.stat().st_size / 2**20:.1f} MiB)")
     print(f"open it: pyro_dynamics.load({str(out)!r}), or as DIR of a command")

@@ -15,9 +15,10 @@ from pyro_dynamics.errors import UserError, last_line
 from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.io.files import make_folder, write_bytes
 from pyro_dynamics.io.tables import text_table
-from pyro_dynamics.runners import train
-from pyro_dynamics.runners.common.configuration import Preset, preset_config
+from pyro_dynamics.runners.common.configuration import Preset, flag_values, preset_config
 from pyro_dynamics.runners.common.factory import action_space, build_group
+from pyro_dynamics.runners.common.limits import read_flags
+from pyro_dynamics.runners.common.sweep_grid import grid_points, train_flags
 from pyro_dynamics.runners.common.sweep_jobs import Job, is_finished, make_job, work
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.sweeps.on_ray import connected, import_ray, run_jobs
@@ -34,9 +35,14 @@ class SweepFlags:
 
     pyro-dynamics sweep pendulum-gravity --agents latent generalist --seeds 0 1 2 -- --offline.min-steps 2000
 
-    Runs are in DIR/FAMILY/AGENT-SEED, or DIR/FAMILY/AGENT-GUIDE-SEED where the guide is not the preset's; what a job
-    prints is in DIR/logs, the table of jobs in DIR/sweep.json. A job whose worker dies resumes after its last complete
-    round. Stop the command at any time: the same command resumes with what is missing.
+    --grid gives any of these several values, and every combination is trained:
+
+    pyro-dynamics sweep pendulum-gravity --grid offline.learning-rate=1e-3,5e-3 latent-dim=1,2 --seeds 0 1 2
+
+    Runs are in DIR/FAMILY/AGENT-SEED, or DIR/FAMILY/AGENT-GUIDE-SEED where the guide is not the preset's, with the
+    values of the grid before the seed (latent-offline.learning-rate=1e-3-latent-dim=1-0); what a job prints is in
+    DIR/logs, the table of jobs in DIR/sweep.json. A job whose worker dies resumes after its last complete round. Stop
+    the command at any time: the same command resumes with what is missing.
     """
 
     families: tyro.conf.Positional[tuple[str, ...]] = ("pendulum-gravity",)
@@ -48,6 +54,12 @@ class SweepFlags:
     trained once."""
     seeds: tuple[int, ...] = (0,)
     """Seeds."""
+    grid: Annotated[
+        tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="[NAME=VALUE,VALUE ...]")
+    ] = ()
+    """Flags of train with several values each, of which every combination is trained. The values of a flag that takes
+    several at once have spaces between them ('ensemble.hidden=64 64,128 128'); a flag without a value has true and
+    false (calibrate=true,false)."""
     preset: Preset = "quick"
     """Where the other flags' defaults come from."""
     rounds: int | None = None
@@ -99,7 +111,7 @@ def parse(arguments: Sequence[str]) -> SweepFlags:
     Raises:
         UserError: if they make no sense.
     """
-    flags = tyro.cli(SweepFlags, prog="pyro-dynamics sweep", args=arguments)
+    flags = read_flags(SweepFlags, "sweep", arguments)
     for name in ("families", "agents", "guides", "seeds"):
         if getattr(flags, name) == ():
             raise UserError(f"name at least one of the {name}")
@@ -123,13 +135,18 @@ def make_jobs(flags: SweepFlags, for_train: Sequence[str]) -> list[Job]:
     """
     shared = [f"--preset={flags.preset}"]
     shared += [f"--{name}={getattr(flags, name)}" for name in ("rounds", "steps") if getattr(flags, name) is not None]
+    points = grid_points(flags.grid)
+    given = {word.removeprefix("--") for word in flag_values([*shared, *for_train])}
+    if twice := sorted(given & set(points[0])):
+        raise UserError(f"--grid gives the values of {twice[0]}: leave --{twice[0]} out")
     jobs: dict[str, Job] = {}
-    for family, seed, agent in product(flags.families, flags.seeds, flags.agents):
+    for family, point, seed, agent in product(flags.families, points, flags.seeds, flags.agents):
         default = preset_config(family, flags.preset).guide
         for guide in dict.fromkeys((flags.guides if agent == "latent" else None) or (default,)):
             wanted = {"family": family, "agent": agent, "guide": guide, "seed": seed, "preset": flags.preset}
             chosen = ["--agent", agent, "--guide", guide, "--seed", str(seed)]
-            job = make_job(wanted, train.parse([family, *chosen, *shared, *for_train]), flags.step_limit)
+            parsed = train_flags([family, *chosen, *shared, *for_train], point)
+            job = make_job(wanted, parsed, flags.step_limit, point)
             if jobs.setdefault(job.name, job) != job:
                 raise UserError(f"two families have the same name, and would share the folder {job.name}")
     return list(jobs.values())
@@ -192,14 +209,16 @@ def record_end(job: Job, failure: str, folder: SweepFolder) -> str:
 
 def print_table(rows: Sequence[dict[str, Any]], folder: SweepFolder) -> None:
     """The jobs, their returns and their places."""
-    titles = ("family", "agent", "guide", "seed", "rounds", "mean return", "tries", "folder")
+    grid = list(rows[0]["grid"])
+    titles = ("family", "agent", "guide", *grid, "seed", "rounds", "mean return", "tries", "folder")
     lines = []
     for row in rows:
         mean = "-" if row["mean_return"] is None else f"{row['mean_return']:.1f}"
         place = str(folder.run(row["folder"])) + ("" if row["state"] == "finished" else f" ({row['state']})")
         numbers = (row["seed"], "-" if row["rounds"] is None else row["rounds"], mean, row["tries"])
-        lines.append((row["family"], row["agent"], row["guide"] or "-", *map(str, numbers), place))
-    print(f"\n{text_table(titles, lines, words=3)}\n\ntable: {folder.path / 'sweep.json'}")
+        chosen = (row["family"], row["agent"], row["guide"] or "-", *row["grid"].values())
+        lines.append((*chosen, *map(str, numbers), place))
+    print(f"\n{text_table(titles, lines, words=3 + len(grid))}\n\ntable: {folder.path / 'sweep.json'}")
 
 
 if __name__ == "__main__":

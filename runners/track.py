@@ -32,6 +32,7 @@ from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.rollouts.tracking import Track, summarise, track
 from pyro_dynamics.runners.common.configuration import OnlineConfig
 from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.online_words import read_online
 from pyro_dynamics.runners.main import run_as_module
 
@@ -79,7 +80,7 @@ class TrackFlags:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    flags = tyro.cli(TrackFlags, prog="pyro-dynamics track", args=arguments)
+    flags = read_flags(TrackFlags, "track", arguments)
     set_threads(flags.threads)
     folder, config, family, trained = load_run(flags.dir)
     own = config.online if flags.temperature is None else replace(config.online, temperature=flags.temperature)

@@ -45,6 +45,7 @@ from pyro_dynamics.runners.common.configuration import (
     with_choices,
 )
 from pyro_dynamics.runners.common.factory import build_group, describe_planning, require_own
+from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.started_from import read_start, require_begun
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
@@ -261,7 +262,7 @@ def parse(arguments: Sequence[str]) -> TrainFlags:
         UserError: if the family is not registered, or a resumed run was to be changed.
     """
     defaults = guess_defaults(arguments)
-    flags = tyro.cli(TrainFlags, prog="pyro-dynamics train", args=arguments, default=TrainFlags(run=defaults))
+    flags = read_flags(TrainFlags, "train", arguments, TrainFlags(run=defaults))
     if flags.resume is not None:
         changed = replace(flags.run, rounds=defaults.rounds) != defaults
         if changed or flags.out is not None or flags.start_from is not None:
@@ -271,7 +272,7 @@ def parse(arguments: Sequence[str]) -> TrainFlags:
     chosen = flags.run.family, flags.run.preset
     if chosen != (defaults.family, defaults.preset):  # the guess was wrong: read again from the right defaults
         defaults = defaults_of(*chosen, arguments)
-        flags = tyro.cli(TrainFlags, prog="pyro-dynamics train", args=arguments, default=TrainFlags(run=defaults))
+        flags = read_flags(TrainFlags, "train", arguments, TrainFlags(run=defaults))
     require_sizes(flags.run)
     require_pair(flags.run)
     return flags

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 
 from pyro_dynamics.data_files import structure
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.clutter import without_clutter
 from pyro_dynamics.io.files import ensure_parent, plain, write_bytes
 from pyro_dynamics.io.provenance import describe_provenance, provenance
 from pyro_dynamics.io.reuse import not_made, read_made
@@ -67,7 +68,8 @@ def read_recordings(path: Path, benchmark: str) -> list[Recording]:
     """
     if not path.is_dir():
         return [_read(path, benchmark)]
-    found = [one for file in sorted(path.glob("*.json")) if (one := _read(file)).benchmark == benchmark]
+    files = without_clutter(path.glob("*.json"), path)
+    found = [one for file in files if (one := _read(file)).benchmark == benchmark]
     if not found:
         raise UserError(f"{path} holds no recorded rows of {benchmark!r}: measure them with --out {path}/NAME.json")
     return found

@@ -20,6 +20,7 @@ from pyro_dynamics.datasets.log_arrays import ColumnNames
 from pyro_dynamics.datasets.logged_data import Log
 from pyro_dynamics.datasets.table_data import log_of_table, read_parquet
 from pyro_dynamics.errors import UserError, first_line
+from pyro_dynamics.io.clutter import without_clutter
 
 VERSIONS = ("v2.0", "v2.1", "v3.0")
 IMAGES = ("image", "video")
@@ -92,7 +93,7 @@ def _frames(folder: Path, info: Info) -> pandas.DataFrame:
     missing = {"episode_index", "frame_index"} - set(columns)
     if missing:
         raise UserError(f"{folder}: meta/info.json names no feature {', '.join(sorted(missing))}")
-    files = sorted((folder / "data").glob("*/*.parquet"))
+    files = without_clutter((folder / "data").glob("*/*.parquet"), folder)
     if not files:
         raise UserError(f"{folder} has no data/*/*.parquet: download the data set whole, without its videos at least")
     parts = [read_parquet(file, columns) for file in files]
@@ -112,7 +113,7 @@ def _frames(folder: Path, info: Info) -> pandas.DataFrame:
 def _episodes(folder: Path, info: Info) -> pandas.DataFrame:
     """A row for each episode: what is a number or text of it."""
     if info["codebase_version"] >= "v3":
-        files = sorted((folder / "meta" / "episodes").glob("*/*.parquet"))
+        files = without_clutter((folder / "meta" / "episodes").glob("*/*.parquet"), folder)
         found = pandas.concat([read_parquet(file) for file in files], ignore_index=True) if files else None
     else:
         found = _json_lines(folder / "meta" / "episodes.jsonl")

@@ -92,7 +92,7 @@ class HiddenParameterWrapper(HiddenParameter, gymnasium.Wrapper, RecordConstruct
 
 
 class AttributeContext(HiddenParameterWrapper):
-    """Hidden parameters that are plain attributes of the environment inside.
+    """Hidden parameters that are plain attributes of the environment inside, or of a wrapper around it.
 
     Args:
         env: any environment that was made with the context.
@@ -100,7 +100,7 @@ class AttributeContext(HiddenParameterWrapper):
         context: what it was made with.
 
     Raises:
-        UserError: if it has no such attribute, or if the attribute holds another value.
+        UserError: if none of them has such an attribute, or if the attribute holds another value.
     """
 
     def __init__(self, env: gymnasium.Env, parameter: str | tuple[str, ...], context: Context) -> None:
@@ -109,10 +109,10 @@ class AttributeContext(HiddenParameterWrapper):
         self.parameter = parameter
         self._names = (parameter,) if isinstance(parameter, str) else parameter
         for name in self._names:
-            if not hasattr(env.unwrapped, name):
+            if _holder(env, name) is None:
                 raise UserError(
-                    f"{type(env.unwrapped).__name__} has no attribute {name!r}, so that it cannot be seen whether the "
-                    f"context took: keep it as self.{name}, and let the physics use that"
+                    f"{type(env.unwrapped).__name__} has no attribute {name!r}, nor has a wrapper around it, so that "
+                    f"it cannot be seen whether the context took: keep it as self.{name}, and let the physics use that"
                 )
         if not same_context(self.context, context):
             raise did_not_take(parameter, context, self.context)
@@ -124,22 +124,30 @@ class AttributeContext(HiddenParameterWrapper):
     def _write_context(self, context: Context) -> None:
         values: tuple[Any, ...] = (context,) if isinstance(context, str) else numbers(context)
         for name, value in zip(self._names, values, strict=True):
+            holder = _holder(self.env, name)
             try:
-                setattr(self.env.unwrapped, name, value)
+                setattr(holder, name, value)
             except AttributeError:
-                raise UserError(
-                    f"{type(self.env.unwrapped).__name__}.{name} cannot be changed in mid-episode"
-                ) from None
+                raise UserError(f"{type(holder).__name__}.{name} cannot be changed in mid-episode") from None
 
     @property
     def context(self) -> Context:
-        values = [getattr(self.env.unwrapped, name) for name in self._names]
+        values = [getattr(_holder(self.env, name), name) for name in self._names]
         if isinstance(values[0], str):
             return values[0]
         try:
             return as_context(values)
         except (TypeError, ValueError):
             return repr(values)  # no context at all: it differs from every requested one
+
+
+def _holder(env: gymnasium.Env, name: str) -> Any:
+    """The environment if it has the attribute, or else the outermost wrapper that has it; None if there is none."""
+    layers: list[gymnasium.Env] = [env.unwrapped]  # first: a wrapper may hold a copy of the number
+    while isinstance(env, gymnasium.Wrapper):
+        layers.append(env)
+        env = env.env
+    return next((layer for layer in layers if hasattr(layer, name)), None)
 
 
 def hidden_parameter(env: gymnasium.Env) -> Any:

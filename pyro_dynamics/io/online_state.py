@@ -7,6 +7,7 @@ from typing import Any
 from pyro_dynamics.data_files import parse_json
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.checkpoint_files import load_state, save_state
+from pyro_dynamics.io.clutter import without_clutter
 from pyro_dynamics.io.files import make_folder
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import require_own_code
@@ -23,7 +24,7 @@ def save_online(run: RunFolder, path: Path, state: dict[str, Any]) -> None:
         UserError: if the folder holds something else, or cannot be written.
     """
     if path.resolve() != run.path.resolve():
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and (not path.is_dir() or without_clutter(path.iterdir(), path)):
             raise UserError(f"{path} exists already: save to another place")
         make_folder(path)
         for folder in FOLDERS:

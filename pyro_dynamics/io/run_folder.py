@@ -10,6 +10,7 @@ import numpy as np
 from pyro_dynamics.data_files import read_json, read_text
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.checkpoint_files import drop_state, load_state, require_finite, save_state
+from pyro_dynamics.io.clutter import is_clutter
 from pyro_dynamics.io.files import make_folder, write_json, write_json_lines, write_whole
 from pyro_dynamics.io.lock import LOCK
 from pyro_dynamics.io.schema import parse_rows, require_metrics
@@ -24,7 +25,7 @@ DIGESTS = "transitions"
 def is_content(path: Path) -> bool:
     """Whether this is more than what is left of a run that was killed before it had a configuration."""
     begun = path.name.startswith("config.json.") and path.suffix == ".part"
-    return not path.is_dir() and not begun and path.name != LOCK
+    return not path.is_dir() and not begun and not is_clutter(path) and path.name != LOCK
 
 
 class RunFolder:

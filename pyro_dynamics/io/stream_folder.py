@@ -10,6 +10,7 @@ import numpy as np
 from pyro_dynamics.data_files import Count, Finite, read_arrays, read_json, read_text, structure
 from pyro_dynamics.environments import Context
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.clutter import without_clutter
 from pyro_dynamics.io.files import write_json_lines, write_whole
 from pyro_dynamics.io.schema import parse_rows, require_steps
 from pyro_dynamics.io.untrusted_folders import require_inside, unstamped
@@ -88,7 +89,7 @@ def load_adaptation(folder: Path) -> Adaptation:
         UserError: if there are none, if an older version made them, or if they are damaged or not finite.
     """
     if not (folder / "steps.jsonl").is_file():
-        inside = sorted(file.parent.name for file in folder.glob("*/steps.jsonl"))
+        inside = [file.parent.name for file in without_clutter(folder.glob("*/steps.jsonl"), folder)]
         which = f"one of those inside: {', '.join(inside)}" if inside else "the one that adapt names as its results"
         raise UserError(f"{folder} holds no adaptation: give {which}")
     require_inside(folder)

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 
 from pyro_dynamics.data_files import AnyContext, Count, Finite, structure
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.clutter import without_clutter
 from pyro_dynamics.io.files import make_folder, plain, write_json, write_json_lines
 from pyro_dynamics.io.lock import LOCK, lock_folder
 from pyro_dynamics.io.reuse import not_made, read_made, require_same_settings
@@ -98,6 +99,7 @@ class Results:
         file = make_folder(path) / "reproduction.json"
         require_inside(path)
         others = [one for one in path.iterdir() if one.name not in OWN and one.suffix != ".part"]
+        others = without_clutter(others, path)
         if others and not file.is_file() and not (path / "runs").is_dir():
             raise UserError(f"{path} holds something else already: choose another --out")
         with lock_folder(path, wait=True):
@@ -127,7 +129,8 @@ class Results:
     def influences(self) -> dict[str, dict[str, Any]]:
         """What was kept of each family, in the order of the names."""
         return {
-            file.stem: _holding(file, Influence, "an influence") for file in sorted(self.path.glob("influence/*.json"))
+            file.stem: _holding(file, Influence, "an influence")
+            for file in without_clutter(self.path.glob("influence/*.json"), self.path)
         }
 
     def gather(

@@ -8,6 +8,7 @@ import tyro
 from pyro_dynamics.benchmarks.pages import commands
 from pyro_dynamics.benchmarks.recording import Recording
 from pyro_dynamics.data_files import read_text
+from pyro_dynamics.io.clutter import without_clutter
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.runners.benchmarks.common import ReportFlags
 
@@ -27,7 +28,7 @@ INDEX = "index.md"
 def read(folder: Path) -> list[Recording]:
     """The pages, as rows."""
     rows = []
-    for page in sorted(folder.glob("*.md")):
+    for page in without_clutter(folder.glob("*.md"), folder):
         text = read_text(page)
         if page.name != INDEX and (found := commands(text)):
             title = next(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))

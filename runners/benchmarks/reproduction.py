@@ -8,6 +8,7 @@ from pyro_dynamics.benchmarks.recording import Recording
 from pyro_dynamics.data_files import parse_json, read_text
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError, first_line
+from pyro_dynamics.io.clutter import without_clutter
 from pyro_dynamics.io.files import make_folder
 from pyro_dynamics.io.provenance import UNKNOWN
 from pyro_dynamics.io.reuse import not_made, read_made
@@ -55,7 +56,7 @@ def read(path: Path) -> list[Recording]:
     rows = [{"scores": _lines(path / "scores.jsonl"), "latents": _lines(path / "latents.jsonl")}]
     settings = read_made(path / "reproduction.json", "the settings of a reproduction")
     settings["influences"] = {
-        file.stem: read_made(file, "an influence") for file in sorted(path.glob("influence/*.json"))
+        file.stem: read_made(file, "an influence") for file in without_clutter(path.glob("influence/*.json"), path)
     }
     source = path / "provenance.json"
     return [Recording("reproduction", settings, rows, read_made(source) if source.is_file() else UNKNOWN)]

@@ -2,8 +2,9 @@
 
 import socket
 import traceback
+from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyro_dynamics.environments import find_family
@@ -13,6 +14,7 @@ from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners import train
 from pyro_dynamics.runners.common.configuration import RunConfig, preset_config
+from pyro_dynamics.runners.common.sweep_grid import in_names
 from pyro_dynamics.runners.compare import mean_returns
 from pyro_dynamics.sweeps.sweep_folder import SweepFolder
 
@@ -22,10 +24,12 @@ class Job:
     """One run of a sweep."""
 
     name: str
-    """FAMILY/AGENT-SEED or FAMILY/AGENT-GUIDE-SEED"""
+    """FAMILY/AGENT-SEED, with the guide and the point of the grid before the seed where there are any"""
     config: RunConfig
     step_limit: float | None = None
     """Seconds that a step of an environment may take; not in the configuration, by which runs are compared."""
+    grid: Mapping[str, str] = field(default_factory=dict)
+    """Its point of the grid: values by the names of flags."""
 
     def row(self, folder: SweepFolder, state: str) -> dict[str, Any]:
         """Its line of the table; its numbers are None before its first whole round."""
@@ -37,6 +41,7 @@ class Job:
             "agent": config.agent,
             "guide": self.guide,
             "seed": config.seed,
+            "grid": dict(self.grid),
             "state": state,
             "rounds": last,
             "mean_return": None if run is None or last is None else mean_returns(run)[-1],
@@ -54,7 +59,12 @@ class Job:
         return self.config.guide if self.config.agent == "latent" else None
 
 
-def make_job(wanted: dict[str, Any], flags: train.TrainFlags, step_limit: float | None = None) -> Job:
+def make_job(
+    wanted: dict[str, Any],
+    flags: train.TrainFlags,
+    step_limit: float | None = None,
+    grid: Mapping[str, str] | None = None,
+) -> Job:
     """The job of these flags.
 
     Raises:
@@ -71,7 +81,8 @@ def make_job(wanted: dict[str, Any], flags: train.TrainFlags, step_limit: float 
         )
     default = preset_config(config.family, config.preset).guide
     guide = "" if config.guide == default else f"-{file_name(config.guide)}"
-    return Job(f"{find_family(config.family).name}/{config.agent}{guide}-{config.seed}", config, step_limit)
+    name = f"{find_family(config.family).name}/{config.agent}{guide}{in_names(grid or {})}-{config.seed}"
+    return Job(name, config, step_limit, dict(grid or {}))
 
 
 def is_finished(job: Job, folder: SweepFolder) -> bool:

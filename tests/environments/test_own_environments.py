@@ -16,6 +16,7 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
 from pyro_dynamics import Family, find_family
 from pyro_dynamics.environments import Schedule, mujoco_family
+from pyro_dynamics.environments.hidden_parameter import hidden_parameter
 from pyro_dynamics.environments.mujoco.mujoco_parameters import mass
 from pyro_dynamics.errors import EnvironmentFault, UserError
 from pyro_dynamics.tasks import PendulumTask
@@ -126,6 +127,65 @@ def test_a_context_that_did_not_take_is_reported_in_one_line(environment: Any, p
     with pytest.raises(UserError, match=words) as error:
         family.make(context, 5)
     assert "\n" not in str(error.value)
+
+
+class Windy(gymnasium.Wrapper):
+    """A wrapper that holds the hidden parameter: it blows against the torque."""
+
+    def __init__(self, env: gymnasium.Env, wind: float) -> None:
+        super().__init__(env)
+        self.wind = wind
+
+    def step(self, action: Any) -> Any:
+        return self.env.step(np.asarray(action) - self.wind)
+
+
+class Stormy(Windy):
+    """The same as a property, with a setter of its own."""
+
+    @property
+    def wind(self) -> float:
+        return self.strength
+
+    @wind.setter
+    def wind(self, value: float) -> None:
+        self.strength = float(value)
+
+
+def mild(wind: float) -> gymnasium.Env:
+    return Windy(PendulumEnv(), wind)
+
+
+def stormy(wind: float) -> gymnasium.Env:
+    return Stormy(PendulumEnv(), wind)
+
+
+def deep(wind: float) -> gymnasium.Env:
+    return gymnasium.wrappers.TransformReward(Windy(gymnasium.wrappers.ClipAction(PendulumEnv()), wind), lambda r: r)
+
+
+@pytest.mark.parametrize("environment", [mild, stormy, deep])
+def test_a_parameter_may_live_on_a_wrapper(environment: Any) -> None:
+    family = Family("mine", environment, "wind", "N m", (0.0, 2.0), (1.0,), PendulumTask)
+    env = family.make(Schedule(((0, 0.0), (2, 2.0))), 5)
+    env.reset(seed=0)
+    velocities = [env.step(np.zeros(1))[0][2] for _ in range(3)]
+    assert env.context == 2.0  # type: ignore[attr-defined]
+    assert copy.deepcopy(env).context == 2.0  # type: ignore[attr-defined]
+    calm = family.make(0.0, 5)
+    calm.reset(seed=0)
+    without = [calm.step(np.zeros(1))[0][2] for _ in range(3)]
+    assert velocities[:2] == without[:2]
+    assert velocities[2] == pytest.approx(without[2] - 3 * 2.0 * 0.05, abs=1e-5)  # 3 / (m l^2) x torque x seconds
+
+
+def test_a_wrapper_whose_parameter_cannot_change_is_named() -> None:
+    class Still(gymnasium.Wrapper):
+        size = property(lambda self: 1.0)
+
+    family = Family("mine", lambda size: Still(PendulumEnv()), "size", "m", (1.0,), (1.0,), PendulumTask)
+    with pytest.raises(UserError, match=r"Still.size cannot be changed in mid-episode"):
+        hidden_parameter(family.make(1.0, 5)).set_context(2.0)
 
 
 def test_a_parameter_that_cannot_change_is_reported_when_it_should() -> None:

@@ -1,6 +1,7 @@
 """Files that are written whole or not at all."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +24,14 @@ def test_what_was_there_stays_if_writing_fails(tmp_path: Path) -> None:
         write_whole(file, half)
     assert file.read_bytes() == b"before"
     assert [path.name for path in tmp_path.iterdir()] == ["numbers"]
+
+
+def test_many_may_write_the_same_file_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "numbers.json"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda index: write_json(file, {"number": index, "more": list(range(500))}), range(200)))
+    assert json.loads(file.read_text())["more"] == list(range(500))
+    assert [path.name for path in tmp_path.iterdir()] == ["numbers.json"]
 
 
 def test_json_has_no_nan_and_plain_numbers(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import socket
 import stat
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,12 @@ def test_honest_text_is_left_as_it_is() -> None:
     assert find_private("report.html", image) is None
     with pytest.raises(ValueError, match="Expecting"):
         cleaned("a.json", b"{")
+
+
+def test_many_may_open_one_zip_at_once(tmp_path: Path) -> None:
+    file = made(tmp_path / "run.zip", CONFIG, *((f"run/{index}.json", bytes(9999)) for index in range(50)))
+    with ThreadPoolExecutor(8) as pool:
+        places = set(pool.map(lambda _: open_zip(file), range(8)))
+    assert len(places) == 1
+    assert len(list(places.pop().iterdir())) == 51
+    assert len(list(tmp_path.iterdir())) == 2

@@ -84,3 +84,37 @@ def test_the_bar_shows_the_share_of_the_seconds(clock: Clock) -> None:
     run(shown, clock)
     assert shown.bar.n == pytest.approx(shown.bar.total)
     assert "about 00:00 left, return 1: 0, 2: 0" in str(shown.bar)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "steps", "offline"),
+    [
+        (10**9, STEPS, OfflineConfig(batch_size=10, epochs=5)),
+        (ROUNDS, STEPS, OfflineConfig(batch_size=10, epochs=10**9)),
+        (ROUNDS, STEPS, OfflineConfig(batch_size=10, min_steps=10**12)),
+        (ROUNDS, 900_000, OfflineConfig(batch_size=10, epochs=5)),
+    ],
+    ids=["rounds", "epochs", "min-steps", "steps"],
+)
+def test_numbers_that_mean_forever_are_said_after_the_first_epoch(
+    rounds: int, steps: int, offline: OfflineConfig, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = Progress(CONTEXTS, rounds, steps, 0, offline)
+    shown.step(0, made_step(0))
+    shown.training(1)
+    for epoch in range(3):
+        clock.now += EPOCH * offline.sizes(steps * len(CONTEXTS))[1]
+        shown.epoch(epoch, -1.0)
+    shown.close()
+    printed = capsys.readouterr().err
+    assert printed.count("at its present speed: ") == 1
+    assert f"{rounds} rounds of up to {steps} steps, now in 1" in printed
+
+
+def test_a_sum_over_very_many_rounds_is_taken_from_some() -> None:
+    offline = OfflineConfig(batch_size=10, epochs=5)
+    shown = Progress(CONTEXTS, 20_000, STEPS, 0, offline)
+    shown.gradient_steps, shown.gradient_seconds, shown.plans = 1, 1.0, 1
+    exact = sum(shown._gradient_steps(m) for m in range(20_001))
+    assert shown.left == pytest.approx(exact, rel=0.01)
+    shown.close()

@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import tyro
@@ -24,18 +24,28 @@ class NumericFlag:
         kind: int or float.
         count: how many numbers it has now, None where it takes exactly one.
         chosen: flags without which it does not exist: ``("--guide", "flow")``.
+        holder: the dataclass that has it.
+        field: its name there.
     """
 
     name: str
     kind: type
     count: int | None = None
     chosen: tuple[str, ...] = ()
+    holder: Any = field(default=None, compare=False)
+    field: str = field(default="", compare=False)
 
     def given(self, value: object) -> list[str]:
         """The arguments that give it a value, as often as it has one now."""
         if self.count is None:
             return [*self.chosen, f"{self.name}={value}"]
         return [*self.chosen, self.name, *[str(value)] * max(self.count, 1)]
+
+    def held(self, value: int | float) -> Any:
+        """The dataclass with that value, as often as it has one now; it refuses what makes no sense."""
+        number = self.kind(value)
+        given = number if self.count is None else (number,) * max(self.count, 1)
+        return replace(self.holder, **{self.field: given})
 
 
 def parsed(command: str, arguments: Sequence[str]) -> Any:
@@ -68,8 +78,9 @@ def within(settings: Any, prefix: str = "--") -> Iterator[NumericFlag]:
         if is_dataclass(value):
             yield from within(value, prefix + (f"{name}." if name else ""))
         elif kinds := {int, float} & set(parts(hint)):
-            several = tuple in map(get_origin, parts(hint))
-            yield NumericFlag(prefix + name, kinds.pop(), len(value or ()) if several else None)
+            several = any(get_origin(part) is tuple for part in parts(hint))
+            count = len(value or ()) if several else None
+            yield NumericFlag(prefix + name, kinds.pop(), count, (), settings, one.name)
 
 
 def of_choices(settings: Any) -> Iterator[NumericFlag]:
@@ -84,11 +95,11 @@ def of_choices(settings: Any) -> Iterator[NumericFlag]:
             yield from of_choices(getattr(settings, one.name))
 
 
-def named(field: str, hint: Any) -> str:
+def named(attribute: str, hint: Any) -> str:
     """What tyro calls a field."""
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     given = [mark.name for mark in marks if getattr(mark, "name", None) is not None]
-    return str(given[0]) if given else field.replace("_", "-")
+    return str(given[0]) if given else attribute.replace("_", "-")
 
 
 def parts(hint: Any) -> Iterator[Any]:

@@ -57,9 +57,41 @@ def test_a_job_has_the_configuration_of_train() -> None:
     assert job.config.rounds == 4
 
 
+def test_every_point_of_a_grid_is_a_job_with_the_configuration_of_train() -> None:
+    grid = ["--grid", "offline.learning-rate=1e-3,5e-3", "ensemble.hidden=64 64,8 8", "--grid", "calibrate=false"]
+    jobs = jobs_of("--seeds", "0", "1", *grid, for_train=("--steps", "9"))
+    names = [
+        f"offline.learning-rate={rate}-ensemble.hidden={hidden}-calibrate=false-{seed}"
+        for rate in ("1e-3", "5e-3")
+        for hidden in ("64_64", "8_8")
+        for seed in (0, 1)
+    ]
+    assert len({job.config for job in jobs.values()}) == len(jobs) == 8
+    short = jobs_of("--grid", "latent-dim=1,2", "update=kalman,svi")
+    assert list(short)[:2] == [f"pendulum-gravity/latent-latent-dim=1-update={word}-0" for word in ("kalman", "svi")]
+    for name, job in zip(names, jobs.values(), strict=True):
+        rate, hidden, seed = job.grid["offline.learning-rate"], job.grid["ensemble.hidden"].split(), name[-1]
+        alone = ["--offline.learning-rate", rate, "--ensemble.hidden", *hidden, "--no-calibrate", "--seed", seed]
+        assert job.config == train.parse(["--guide", "full-rank", *alone, "--steps", "9"]).run
+        assert f"-offline.learning-rate={rate}-ensemble" in job.name  # too long for all of it: a digest ends it
+        assert job.row(SweepFolder(Path("nowhere"), "0"), "unfinished")["grid"] == job.grid
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["--grid", "offline.bad=1,2"], "--grid offline.bad=1: Unrecognized options: --offline.bad=1"),
+        (["--grid", "guide.rank=1"], "--grid guide.rank=1: Unrecognized options"),  # of another guide
+        (["--grid", "offline.learning-rate=1e-3,x"], "could not convert string to float: 'x'"),
+        (["--grid", "offline.learning-rate=1e-3,5"], "=5: learning-rate must be at most 1"),
+        (["--grid", "ensemble.hidden=64 64,8"], "--grid ensemble.hidden=8: 1 hidden layers need 2 weight decays"),
+        (["--grid", "agent=latent,oracle"], "a sweep is given each agent by --agents"),
+        (["--grid", "latent-dim"], "write NAME=VALUE,VALUE with a flag of train, such as"),
+        (["--grid", "latent-dim=1,"], "write NAME=VALUE,VALUE"),
+        (["--grid", "latent-dim=1", "latent-dim=2"], "names latent-dim twice"),
+        (["--grid", "rounds=1,2", "--rounds", "3"], "leave --rounds out"),
+        (["--grid", "latent-dim=1,2", "--", "--latent-dim=3"], "leave --latent-dim out"),
+        (["--grid", "threads=1,2"], "--threads of train are not for the jobs"),
         (["nowhere"], "nowhere"),
         (["--seeds"], "at least one of the seeds"),
         (["--workers", "0"], "--workers must be at least 1"),
