@@ -11,7 +11,6 @@ from typing import Annotated, Any, get_args
 
 import tyro
 
-from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.logged_family import FILE
 from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.environments.checked_env import limit_steps
@@ -120,7 +119,7 @@ def train_run(
     limit_steps(environments, step_limit)
     group = build_group(config, family, environments.single_action_space)
     if not resume:
-        warn_of_task(config, family, group, step_limit)
+        warn_of_task(config, family, step_limit)
         RunFolder.require_free(path)
     with closing(environments), lock_folder(path):  # only now: settings that make no sense have been refused
         folder = open_folder(config, path, resume)
@@ -202,7 +201,7 @@ def is_whole(folder: RunFolder, config: RunConfig) -> bool:
     return (folder.last_round or 0) >= config.rounds and (folder.path / "training.png").is_file()
 
 
-def warn_of_task(config: RunConfig, family: Family, group: AgentGroup, step_limit: float | None) -> None:
+def warn_of_task(config: RunConfig, family: Family, step_limit: float | None) -> None:
     """Check the task on environments of their own, and say where it is not what the environment does."""
     if len(family.train) == 1 and config.agent == "latent":
         print(
@@ -216,7 +215,7 @@ def warn_of_task(config: RunConfig, family: Family, group: AgentGroup, step_limi
         )
     environments = family.make_vector(family.train, config.steps)
     limit_steps(environments, step_limit)
-    for warning in check_task(group.agents[0].task, environments, config.seed, config.steps):
+    for warning in check_task(family.make_task(), environments, config.seed, config.steps):
         print(f"warning: {warning}", file=sys.stderr)
     environments.close()
 

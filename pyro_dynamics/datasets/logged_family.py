@@ -18,6 +18,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import write_json
 from pyro_dynamics.io.untrusted_folders import require_own_code
 from pyro_dynamics.tasks import BoxTask, Task
+from pyro_dynamics.tasks.own_task_check import check_own_task
 
 NAME = "logged-data"
 """The family of runs that have no other."""
@@ -81,6 +82,7 @@ class DataDescription:
         if family is not None:
             task = find_family(family).make_task()
             rows.require_of(len(data.labels), task.state_dim, task.action_dim, f"{', '.join(sources)} for {family}")
+            check_own_task(task, rows.state, rows.action, rows.next_state)
         low, high = (tuple(part.tolist()) for part in data.bounds)
         return cls(
             tuple(sources), data.column, unit, data.labels, low, high, rows.state.shape[1], data.rewarded, family
