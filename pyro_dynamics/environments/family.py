@@ -12,7 +12,7 @@ from gymnasium.wrappers import TimeLimit
 
 from pyro_dynamics.environments.checked_env import CheckedEnv, checked_envs
 from pyro_dynamics.environments.contexts import Context, as_context, numbers, parse_number, split_context
-from pyro_dynamics.environments.family_words import plain_words
+from pyro_dynamics.environments.family_words import kind_of, plain_words
 from pyro_dynamics.environments.given_contexts import given_contexts
 from pyro_dynamics.environments.hidden_parameter import AttributeContext, hidden_parameter
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
@@ -84,10 +84,7 @@ class Family:
         with faults_of(f"family {self.name}: its task"):
             task = self.task()
         if not isinstance(task, Task):
-            found = (
-                f"the class {task.__name__}" if isinstance(task, type) else f"an object of type {type(task).__name__}"
-            )
-            raise UserError(f"family {self.name}: its task must give a Task, not {found}")
+            raise UserError(f"family {self.name}: its task must give a Task, not {kind_of(task)}")
         for size in ("state_dim", "action_dim", "feature_dim", "target_dim"):
             value = getattr(task, size, None)
             if not isinstance(value, int) or value < 1:
@@ -222,7 +219,7 @@ class Family:
                 return make(self.environment, max_episode_steps=max_steps, disable_env_checker=True, **settings)
             env: Any = self.environment(**settings)
         except TypeError as fault:
-            refused = re.search(r"unexpected keyword argument '(\w+)'", str(fault))
+            refused = re.search(r"unexpected keyword argument '([^']+)'", str(fault))
             if refused is None or refused[1] not in settings:
                 raise
             words = ", ".join(self.parameters if refused[1] in self.parameters else [refused[1]])
@@ -230,8 +227,9 @@ class Family:
                 f"family {self.name}: its environment does not take {words} as keywords ({fault})"
             ) from fault
         if not isinstance(env, gymnasium.Env):
-            found = f"the class {env.__name__}" if isinstance(env, type) else f"an object of type {type(env).__name__}"
-            raise UserError(f"family {self.name}: its environment must be made as a gymnasium.Env, not as {found}")
+            raise UserError(
+                f"family {self.name}: its environment must be made as a gymnasium.Env, not as {kind_of(env)}"
+            )
         return TimeLimit(env, max_steps)
 
     def make_vector(self, contexts: Sequence[Context | Schedule], max_steps: int, **how: Any) -> SyncVectorEnv:

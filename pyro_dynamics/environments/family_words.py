@@ -73,3 +73,8 @@ def _require_task(where: str, task: Any) -> None:
     raise UserError(
         f"{where}: task is called without arguments and must make a Task: write task=lambda: {name}(...), not {task!r}"
     )
+
+
+def kind_of(thing: object) -> str:
+    """What something is, for a message."""
+    return f"the class {thing.__name__}" if isinstance(thing, type) else f"an object of type {type(thing).__name__}"

@@ -37,9 +37,7 @@ def check_own_task(task: Task, state: Tensor, action: Tensor, next_state: Tensor
         task.fit(state, next_state)
         learned = task.state_dict()
         if not isinstance(learned, Mapping) or not all(isinstance(value, Tensor) for value in learned.values()):
-            raise UserError(
-                f"{name}.state_dict() must give tensors by name, which a checkpoint can hold, not {learned}"
-            )
+            raise UserError(f"{name}.state_dict() must give tensors by name, for checkpoints, not {learned}")
         task.load_state_dict(learned)
     _check_rows(task, f"{name}, once fitted,", state, action, next_state)
 
@@ -67,9 +65,7 @@ def _check_rows(task: Task, name: str, state: Tensor, action: Tensor, next_state
         found = task.next_state(some, targets)
     _require(f"the next_state() of {name}", "state_dim", found, (*rows, task.state_dim))
     if not (torch.equal(some, kept[0]) and torch.equal(after, kept[1])):
-        raise UserError(
-            f"a method of {name} changes the states that it is given: write no x[...] = ... and no x.add_()"
-        )
+        raise UserError(f"a method of {name} changes the states that it is given: write no x[...] = ... or x.add_()")
     every = task.next_state(state, task.targets(state, next_state))
     apart = (every - next_state).abs() / next_state.abs().amax(0).clamp(min=1.0)
     if not (apart <= TOLERANCE).all():
@@ -86,8 +82,8 @@ def _require(what: str, size: str, value: object, shape: tuple[int, ...]) -> Non
         raise UserError(f"{what} gives a {kind}, not a tensor of torch.float32")
     if tuple(value.shape) != shape:
         raise UserError(
-            f"{what} gives the shape {list(value.shape)}, not {list(shape)}: its {size} is {shape[-1]}, and before that "
-            "stand the states' own axes; index with [..., i]"
+            f"{what} gives the shape {list(value.shape)}, not {list(shape)}: its {size} is {shape[-1]}, and before "
+            "it stand the states' own axes; index with [..., i]"
         )
     if value.requires_grad:
         raise UserError(f"{what} moves with parameters, which are never trained: end it with .detach()")
