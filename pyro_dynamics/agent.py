@@ -164,6 +164,7 @@ class Agent:
         Raises:
             UserError: if sizes do not fit, or a number is not finite.
         """
+        state = as_rows(state, self.task.state_dim, "state")
         return self.controller.act(state, self.belief.ahead(), environment, generator)
 
     def observe(

@@ -163,7 +163,7 @@ class AgentGroup:
     def _given(self, environment: Any, *rows: Any) -> tuple[list[Tensor], Tensor]:
         """Rows as each agent takes them, and which environment each is of."""
         names = ("state", "action", "next_state")
-        found = [as_rows(one, None, name) for one, name in zip(rows, names, strict=False)]
+        found = [as_rows(one, None, name, finite=False) for one, name in zip(rows, names, strict=False)]
         return found, as_indices(environment, len(found[0]), sum(map(len, self.shares)))
 
     def _split(self, environment: Tensor) -> Iterator[tuple[Agent, Tensor, Tensor]]:

@@ -14,13 +14,14 @@ Numbers = np.ndarray | Tensor | Sequence[Any] | float
 """What is taken for numbers."""
 
 
-def as_rows(values: Any, size: int | None, what: str) -> Tensor:
-    """Finite float32 rows ``[B, size]``; one vector ``[size]`` is one row, and a float32 tensor stays the same object.
+def as_rows(values: Any, size: int | None, what: str, finite: bool = True) -> Tensor:
+    """Float32 rows ``[B, size]``; one vector ``[size]`` is one row, and a float32 tensor stays the same object.
 
     Args:
         values: numbers of any type.
         size: of a row; None if any will do.
         what: they are, for the message.
+        finite: whether they must be; beliefs and planners cope with others.
 
     Raises:
         UserError: if they have another size, are no numbers, or are not finite.
@@ -30,7 +31,7 @@ def as_rows(values: Any, size: int | None, what: str) -> Tensor:
     if rows.dim() != 2 or (size is not None and rows.shape[1] != size):
         wanted = "numbers" if size is None else f"{size} numbers"
         raise UserError(f"{what} must be a vector of {wanted}, or rows of such, not of shape {shape_of(values)}")
-    if not rows.isfinite().all():
+    if finite and not rows.isfinite().all():
         raise UserError(f"{what} must be finite, not {rows[int((~rows.isfinite().all(1)).int().argmax())].tolist()}")
     return rows
 

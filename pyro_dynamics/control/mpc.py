@@ -108,7 +108,7 @@ class MPC:
             e = latents()
             return lambda candidates: sampler.returns(state, self.to_units(candidates), e, generator)
 
-        state = as_rows(state, getattr(self.sampler.task, "state_dim", None), "state")
+        state = as_rows(state, getattr(self.sampler.task, "state_dim", None), "state", finite=False)
         environment = as_indices(environment, len(state), posterior.batch_shape[0])
         require_generator(generator)
         self.environment = environment

@@ -58,7 +58,7 @@ def require_float32(model: DynamicsModel) -> None:
     for name, value in model.named_parameters():
         if value.dtype != torch.float32:
             raise UserError(
-                f"{type(model).__name__}: {name} is {value.dtype}, and must be torch.float32: make model and guide within "
+                f"{type(model).__name__}: {name} is {value.dtype}, and must be torch.float32: make both within "
                 "`with pyro_dynamics.processor.computing():`, or where torch.get_default_dtype() is torch.float32"
             )
 

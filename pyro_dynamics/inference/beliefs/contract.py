@@ -153,7 +153,9 @@ class Belief:
         Raises:
             UserError: if the guide has no density.
         """
-        inputs, targets = as_rows(inputs, None, "inputs"), as_rows(targets, None, "targets")
+        inputs, targets = (
+            as_rows(*one, finite=False) for one in ((inputs, None, "inputs"), (targets, None, "targets"))
+        )
         environment = as_indices(environment, len(inputs), self.environments)
         if not self.infers or len(environment) == 0:
             return
