@@ -117,10 +117,10 @@ def test_an_agent_refuses_what_does_not_fit_in_one_line(agent: Agent) -> None:
 
 def test_an_agent_trains_on_numpy_of_double_precision(agent: Agent) -> None:
     rng = np.random.default_rng(0)
-    state, action, indices = rng.normal(size=(8, 3)), rng.normal(size=(8, 1)), np.zeros(8, int)
-    data: Any = (state, action, state + 0.1, np.zeros(8), indices, np.arange(8))
-    assert np.isfinite(agent.train(Transitions(*data), torch.Generator().manual_seed(0)))
+    given: dict[str, Any] = {"state": rng.normal(size=(8, 3)), "action": rng.normal(size=(8, 1)), "reward": np.zeros(8)}
+    given |= {"next_state": given["state"] + 0.1, "environment": np.zeros(8, int), "step": np.arange(8)}
+    assert np.isfinite(agent.train(Transitions(**given), torch.Generator().manual_seed(0)))
     with pytest.raises(UserError, match="the next_state of environment 0 at step 0 is not finite"):
-        agent.train(Transitions(state, action, state * np.nan, *data[3:]), torch.Generator())
+        agent.train(Transitions(**given | {"next_state": given["state"] * np.nan}), torch.Generator())
     with pytest.raises(UserError, match=r"these are no transitions: action has the shape \[8\]"):
-        agent.train(Transitions(state, action[:, 0], *data[2:]), torch.Generator())
+        agent.train(Transitions(**given | {"action": np.zeros(8)}), torch.Generator())
