@@ -12,7 +12,7 @@ from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.control import CEM, MPC, MPCConfig, Planner, TrajectorySampler
 from pyro_dynamics.control.own_planner_check import check_own_planner
 from pyro_dynamics.errors import UserError, last_line
-from pyro_dynamics.given_numbers import as_float32, as_indices, as_rows, require_generator
+from pyro_dynamics.given_numbers import Numbers, as_float32, as_indices, as_rows, require_generator
 from pyro_dynamics.inference import (
     Belief,
     OfflineConfig,
@@ -155,7 +155,7 @@ class Agent:
             self.guide.set_context(contexts)
             self.belief.set_prior()
 
-    def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
+    def act(self, state: Numbers, environment: Numbers, generator: torch.Generator) -> Tensor:
         """Planned actions ``[B, A]`` for states ``[B, S]`` of environments ``[B]``.
 
         Here and below states and actions may be of numpy or torch and of any type of number, one vector is one row, and
@@ -165,10 +165,11 @@ class Agent:
             UserError: if sizes do not fit, or a number is not finite.
         """
         state = as_rows(state, self.task.state_dim, "state")
+        environment = as_indices(environment, len(state), self.environments)
         return self.controller.act(state, self.belief.ahead(), environment, generator)
 
     def observe(
-        self, state: Tensor, action: Tensor, next_state: Tensor, environment: Tensor, generator: torch.Generator
+        self, state: Numbers, action: Numbers, next_state: Numbers, environment: Numbers, generator: torch.Generator
     ) -> None:
         """Update the belief by transitions ``[B, ...]`` (Eq. 5)."""
         state, action, next_state = self._rows(state, action, next_state)
@@ -182,10 +183,10 @@ class Agent:
     @torch.no_grad()
     def log_predictive(
         self,
-        state: Tensor,
-        action: Tensor,
-        next_state: Tensor,
-        environment: Tensor,
+        state: Numbers,
+        action: Numbers,
+        next_state: Numbers,
+        environment: Numbers,
         generator: torch.Generator,
         samples: int = 64,
     ) -> Tensor:
@@ -200,10 +201,10 @@ class Agent:
     @torch.no_grad()
     def predictive_pit(
         self,
-        state: Tensor,
-        action: Tensor,
-        next_state: Tensor,
-        environment: Tensor,
+        state: Numbers,
+        action: Numbers,
+        next_state: Numbers,
+        environment: Numbers,
         generator: torch.Generator,
         samples: int = 64,
         factor: Tensor | None = None,
@@ -241,7 +242,7 @@ class Agent:
             latents, log_weight = latents.unsqueeze(1), log_weight.unsqueeze(1)
         return latents[:, :, environment], log_weight[:, :, environment]
 
-    def log_likelihood(self, state: Tensor, action: Tensor, next_state: Tensor, latents: Tensor) -> Tensor:
+    def log_likelihood(self, state: Numbers, action: Numbers, next_state: Numbers, latents: Tensor) -> Tensor:
         """log p(s' | s, a, e) of every member, in nats.
 
         Args:
@@ -256,11 +257,11 @@ class Agent:
         state, action, next_state = self._rows(state, action, next_state)
         return self.observation(state, action, latents).log_prob(self.task.targets(state, next_state))
 
-    def predict(self, state: Tensor, action: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
+    def predict(self, state: Numbers, action: Numbers, latents: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation ``[n, M, B, T]`` of the targets by every member, for latents ``[n, B, d]``."""
         return location_and_scale(self.observation(state, action, latents))
 
-    def observation(self, state: Tensor, action: Tensor, latents: Tensor) -> Distribution:
+    def observation(self, state: Numbers, action: Numbers, latents: Tensor) -> Distribution:
         """p(delta | s, a, e) by every member, for latents ``[n, B, d]``: batch shape ``[n, M, B]``, event ``[T]``.
 
         The latents may be ``[n, M, B, d]`` too, those of each member.

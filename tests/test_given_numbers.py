@@ -112,7 +112,7 @@ def test_an_agent_refuses_what_does_not_fit_in_one_line(agent: Agent) -> None:
         with pytest.raises(UserError, match=words):
             agent.act(state, environment, source)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="there are 1 of state, 1 of action, 2 of next_state"):
-        agent.observe(ROW, [0.0], torch.stack([ROW, ROW]), 0, generator)  # type: ignore[arg-type]
+        agent.observe(ROW, [0.0], torch.stack([ROW, ROW]), 0, generator)
 
 
 def test_an_agent_trains_on_numpy_of_double_precision(agent: Agent) -> None:

@@ -64,7 +64,7 @@ def settings() -> tuple[Any, ...]:
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
         torch.is_autocast_enabled("cpu"),
-        torch.distributions.Distribution._validate_args,  # type: ignore[attr-defined]
+        torch.distributions.Distribution._validate_args,
         torch.get_rng_state().tolist(),
         np.geterr(),
         np.random.get_state()[1].tolist(),  # type: ignore[index]  # noqa: NPY002
