@@ -61,7 +61,7 @@ def test_a_float32_tensor_is_not_copied() -> None:
         ({"a": 1}, "must be a vector of numbers, not this dict"),
         (["1", "2", "3"], "must be a vector of numbers, not this list"),
         (ROW.numpy() + 0j, "must be a vector of numbers, not this ndarray"),
-        (None, "must be finite"),
+        (None, "not of shape []"),
     ],
 )
 def test_what_is_no_vector_gets_one_line(values: Any, words: str) -> None:
