@@ -13,6 +13,7 @@ from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.control import CEM, MPC, MPCConfig, Planner, TrajectorySampler
 from pyro_dynamics.control.own_planner_check import check_own_planner
 from pyro_dynamics.errors import UserError, last_line
+from pyro_dynamics.given_numbers import Numbers, as_float32, as_indices, as_rows, require_generator
 from pyro_dynamics.inference import (
     Belief,
     OfflineConfig,
@@ -22,7 +23,7 @@ from pyro_dynamics.inference import (
     SVIUpdateConfig,
 )
 from pyro_dynamics.inference.beliefs.member_mixture import weighted_sample
-from pyro_dynamics.inference.guide_check import check_guide, check_posterior
+from pyro_dynamics.inference.guide_check import check_guide, check_posterior, require_float32
 from pyro_dynamics.inference.learned_prior import learn_population
 from pyro_dynamics.inference.noise_calibration import calibrate_noise
 from pyro_dynamics.inference.own_belief_check import check_own_belief
@@ -78,6 +79,7 @@ class Agent:
         belief: BeliefFactory = paper_belief,
         planner: Callable[[], Planner] = CEM,
     ) -> None:
+        require_float32(model)
         check_guide(model, guide)
         check_model(model, task.input_dim, task.target_dim)
         check_own_guide(guide, model.likelihood.members, task.input_dim, task.target_dim)
@@ -125,6 +127,7 @@ class Agent:
         self, data: Transitions, generator: torch.Generator, on_epoch: Callable[[int, float], None] | None = None
     ) -> float:
         """Fit model and guide to all data (Eq. 4); returns the last epoch's ELBO in nats for each transition."""
+        data = self._checked(data)
         states = torch.cat([data.state, data.next_state])
         self.trained_range = torch.stack([states.amin(0), states.amax(0)])
         units = self.task.fit(data.state, data.next_state)
@@ -174,14 +177,26 @@ class Agent:
             self.guide.set_context(contexts)
             self.belief.set_prior()
 
-    def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
-        """Planned actions ``[B, A]`` for states ``[B, S]`` of environments ``[B]``."""
+    def act(self, state: Numbers, environment: Numbers, generator: torch.Generator) -> Tensor:
+        """Planned actions ``[B, A]`` for states ``[B, S]`` of environments ``[B]``.
+
+        Here and below states and actions may be of numpy or torch and of any type of number, one vector is one row, and
+        one environment is that of all rows.
+
+        Raises:
+            UserError: if sizes do not fit, or a number is not finite.
+        """
+        state = as_rows(state, self.task.state_dim, "state")
+        environment = as_indices(environment, len(state), self.environments)
         return self.controller.act(state, self.belief.ahead(), environment, generator)
 
     def observe(
-        self, state: Tensor, action: Tensor, next_state: Tensor, environment: Tensor, generator: torch.Generator
+        self, state: Numbers, action: Numbers, next_state: Numbers, environment: Numbers, generator: torch.Generator
     ) -> None:
         """Update the belief by transitions ``[B, ...]`` (Eq. 5)."""
+        state, action, next_state = self._rows(state, action, next_state)
+        environment = as_indices(environment, len(state), self.environments)
+        require_generator(generator)
         inputs, targets = self.task.inputs(state, action), self.task.targets(state, next_state)
         self.belief.update(inputs, targets, environment, generator)
         if self.controller.config.reset_on_change:
@@ -190,14 +205,16 @@ class Agent:
     @torch.no_grad()
     def log_predictive(
         self,
-        state: Tensor,
-        action: Tensor,
-        next_state: Tensor,
-        environment: Tensor,
+        state: Numbers,
+        action: Numbers,
+        next_state: Numbers,
+        environment: Numbers,
         generator: torch.Generator,
         samples: int = 64,
     ) -> Tensor:
         """log p(s' | s, a) under the belief as it is now, in nats, ``[B]``: a mean over draws of e and members."""
+        state, action, next_state = self._rows(state, action, next_state)
+        environment = as_indices(environment, len(state), self.environments)
         latents, log_weight = self.latents_ahead(samples, environment, generator)
         log_likelihood = self.log_likelihood(state, action, next_state, latents)
         mixed: Tensor = (log_likelihood + log_weight).logsumexp(dim=(0, 1))
@@ -206,10 +223,10 @@ class Agent:
     @torch.no_grad()
     def predictive_pit(
         self,
-        state: Tensor,
-        action: Tensor,
-        next_state: Tensor,
-        environment: Tensor,
+        state: Numbers,
+        action: Numbers,
+        next_state: Numbers,
+        environment: Numbers,
         generator: torch.Generator,
         samples: int = 64,
         factor: Tensor | None = None,
@@ -222,6 +239,8 @@ class Agent:
         Raises:
             UserError: if the likelihood has no CDF.
         """
+        state, action, next_state = self._rows(state, action, next_state)
+        environment = as_indices(environment, len(state), self.environments)
         latents, log_weight = self.latents_ahead(samples, environment, generator)
         predicted = self.observation(state, action, latents)
         cdf = marginal_cdf(predicted, self.task.targets(state, next_state), factor)
@@ -238,13 +257,14 @@ class Agent:
         Returns:
             Latents ``[n, M, B, d]`` and their log-weights ``[n, M, B]``; M is 1 where all members share them.
         """
+        require_generator(generator)
         with drawing_from(generator):
             latents, log_weight = weighted_sample(self.belief.ahead(), samples)
         if self.belief.members == 1:
             latents, log_weight = latents.unsqueeze(1), log_weight.unsqueeze(1)
         return latents[:, :, environment], log_weight[:, :, environment]
 
-    def log_likelihood(self, state: Tensor, action: Tensor, next_state: Tensor, latents: Tensor) -> Tensor:
+    def log_likelihood(self, state: Numbers, action: Numbers, next_state: Numbers, latents: Tensor) -> Tensor:
         """log p(s' | s, a, e) of every member, in nats.
 
         Args:
@@ -256,21 +276,43 @@ class Agent:
         Returns:
             ``[n, M, B]``.
         """
+        state, action, next_state = self._rows(state, action, next_state)
         return self.observation(state, action, latents).log_prob(self.task.targets(state, next_state))
 
-    def predict(self, state: Tensor, action: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
+    def predict(self, state: Numbers, action: Numbers, latents: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation ``[n, M, B, T]`` of the targets by every member, for latents ``[n, B, d]``."""
         return location_and_scale(self.observation(state, action, latents))
 
-    def observation(self, state: Tensor, action: Tensor, latents: Tensor) -> Distribution:
+    def observation(self, state: Numbers, action: Numbers, latents: Tensor) -> Distribution:
         """p(delta | s, a, e) by every member, for latents ``[n, B, d]``: batch shape ``[n, M, B]``, event ``[T]``.
 
         The latents may be ``[n, M, B, d]`` too, those of each member.
         """
+        state, action, _ = self._rows(state, action, state)
+        latents = as_float32(latents, "latents")
         rows = (len(latents), self.model.likelihood.members, len(state))
+        if latents.dim() not in (3, 4) or latents.shape[-2:] != (len(state), self.latent_dim):
+            raise UserError(f"latents must be [n, {len(state)}, {self.latent_dim}], not of shape {list(latents.shape)}")
         inputs = self.task.inputs(state, action).expand(*rows, -1)
         latents = latents.unsqueeze(1) if latents.dim() == 3 else latents
         return observation(self.model, inputs, latents.expand(*rows, -1))
+
+    def _checked(self, data: Transitions) -> Transitions:
+        """Transitions of any type of number as float32, if they are some of these environments'."""
+        data = data.as_tensors()
+        data.require_within(self.environments, self.task.state_dim, self.task.action_dim, "the transitions")
+        data.require_finite("the transitions")
+        return data
+
+    def _rows(self, state: Any, action: Any, next_state: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Transitions as float32 rows of one length, ``[B, S]``, ``[B, A]`` and ``[B, S]``."""
+        sizes = (self.task.state_dim, self.task.action_dim, self.task.state_dim)
+        names, given = ("state", "action", "next_state"), (state, action, next_state)
+        rows = [as_rows(*one) for one in zip(given, sizes, names, strict=True)]
+        if len({len(one) for one in rows}) > 1:
+            lengths = ", ".join(f"{len(one)} of {name}" for name, one in zip(names, rows, strict=True))
+            raise UserError(f"a transition has a state, an action and a next_state, and there are {lengths}")
+        return rows[0], rows[1], rows[2]
 
     def for_environments(self, environments: int) -> "Agent":
         """An agent with the same dynamics model (shared), and fresh beliefs about other environments.
@@ -301,7 +343,7 @@ class Agent:
             generator: source of the shuffles and of the guide's samples.
             on_epoch: called with the epoch and its mean ELBO for each transition.
         """
-        agent = self._with(self.model, guide, config)
+        agent, data = self._with(self.model, guide, config), self._checked(data)
         inputs, targets = self.task.inputs(data.state, data.action), self.task.targets(data.state, data.next_state)
         agent.offline.refit(inputs, targets, data.environment, generator, on_epoch)
         agent.belief.set_prior()

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.given_numbers import as_indices, as_rows
 from pyro_dynamics.inference.beliefs.member_mixture import own_log_prob
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Transitions
@@ -60,6 +61,7 @@ class AgentGroup:
 
     def act(self, state: Tensor, environment: Tensor, generator: torch.Generator) -> Tensor:
         """Planned actions ``[B, A]`` in states ``[B, S]`` of environments ``[B]``."""
+        (state,), environment = self._given(environment, state)
         parts = [(rows, agent.act(state[rows], local, generator)) for agent, rows, local in self._split(environment)]
         return _join(parts)
 
@@ -67,6 +69,7 @@ class AgentGroup:
         self, state: Tensor, action: Tensor, next_state: Tensor, environment: Tensor, generator: torch.Generator
     ) -> None:
         """Update the beliefs by transitions ``[B, ...]`` (Eq. 5)."""
+        (state, action, next_state), environment = self._given(environment, state, action, next_state)
         for agent, rows, local in self._split(environment):
             agent.observe(state[rows], action[rows], next_state[rows], local, generator)
 
@@ -74,6 +77,7 @@ class AgentGroup:
         self, state: Tensor, action: Tensor, next_state: Tensor, environment: Tensor, generator: torch.Generator
     ) -> Tensor:
         """log p(s' | s, a) in nats under the beliefs as they are now, ``[B]``."""
+        (state, action, next_state), environment = self._given(environment, state, action, next_state)
         parts = [
             (rows, agent.log_predictive(state[rows], action[rows], next_state[rows], local, generator))
             for agent, rows, local in self._split(environment)
@@ -90,6 +94,7 @@ class AgentGroup:
         factor: Tensor,
     ) -> Tensor:
         """The CDF of the prediction at what was observed, ``[B, T]``; ``factor`` ``[B, T]`` widens its Gaussians."""
+        (state, action, next_state), environment = self._given(environment, state, action, next_state)
         parts = [
             (
                 rows,
@@ -154,6 +159,12 @@ class AgentGroup:
     def _order(self) -> Tensor:
         """Where each environment stands among those of all agents, one agent after the other."""
         return torch.tensor([environment for share in self.shares for environment in share]).argsort()
+
+    def _given(self, environment: Any, *rows: Any) -> tuple[list[Tensor], Tensor]:
+        """Rows as each agent takes them, and which environment each is of."""
+        names = ("state", "action", "next_state")
+        found = [as_rows(one, None, name, finite=False) for one, name in zip(rows, names, strict=False)]
+        return found, as_indices(environment, len(found[0]), sum(map(len, self.shares)))
 
     def _split(self, environment: Tensor) -> Iterator[tuple[Agent, Tensor, Tensor]]:
         """For each agent its rows of a batch, and their environments in its own numbering."""

@@ -11,6 +11,7 @@ import gymnasium
 from pyro_dynamics.datasets.sources import Source, read_data, source_names
 from pyro_dynamics.environments import FAMILIES, Family, Schedule, find_family
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.given_numbers import whole_number
 from pyro_dynamics.gymnasium_ids import IDS
 from pyro_dynamics.io.online_state import load_online
 from pyro_dynamics.io.run_folder import RunFolder
@@ -202,11 +203,11 @@ def _opened(
     config = from_json(there.config)
     if context is None and config.agent in ("oracle", "specialist"):
         raise UserError(f"agents of the kind {config.agent} need the true hidden parameter: give context=")
-    kept = load_online(there.path) if saved and not online and checkpoint is None else None
-    if kept is not None:
-        config = from_json({**to_json(config), "online": kept["online_config"]})
-        checkpoint = kept.get("checkpoint")
     with computing(threads):
+        kept = load_online(there.path) if saved and not online and checkpoint is None else None
+        if kept is not None:
+            config = from_json({**to_json(config), "online": kept["online_config"]})
+            checkpoint = kept.get("checkpoint")
         run, config, found, trained = load_run(path, checkpoint, online_config(config, online))
         group = group_for(trained, found, [None if context is None else found.parse_context(context)])
         agent = OnlineAgent(run, to_json(config), found, trained, group, seed or 0, threads, checkpoint)
@@ -237,8 +238,7 @@ def make(
         UserError: if there is no such family or context.
     """
     found = find_family(named_family(family))
-    if max_steps is not None and max_steps < 1:
-        raise UserError(f"max_steps must be at least 1, not {max_steps}")
+    max_steps = None if max_steps is None else whole_number(max_steps, "max_steps", 1)
     steps = IDS.get(found.name, ("", STEPS))[1] if max_steps is None else max_steps
     if context is None:
         context = found.train[len(found.train) // 2]

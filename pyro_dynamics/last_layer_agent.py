@@ -14,6 +14,7 @@ from torch.distributions import Distribution, Normal
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.given_numbers import Numbers, as_indices
 from pyro_dynamics.inference.last_layer import LastLayerBelief, Layers, Moments, fit_prior, leading_directions
 from pyro_dynamics.transitions import Transitions
 
@@ -108,14 +109,16 @@ class LastLayerAgent(Agent):
 
     def log_predictive(
         self,
-        state: Tensor,
-        action: Tensor,
-        next_state: Tensor,
-        environment: Tensor,
+        state: Numbers,
+        action: Numbers,
+        next_state: Numbers,
+        environment: Numbers,
         generator: torch.Generator,
         samples: int = 64,
     ) -> Tensor:
         """log p(s' | s, a) under the belief as it is now, in nats, ``[B]``: exact, so that nothing is drawn."""
+        state, action, next_state = self._rows(state, action, next_state)
+        environment = as_indices(environment, len(state), self.environments)
         log_weight, location, scale = self.belief.predictive(self.task.inputs(state, action), environment)
         targets = self.task.targets(state, next_state).double()[:, None, None]
         log_likelihood = Normal(location, scale, validate_args=False).log_prob(targets).sum(-1)
@@ -123,15 +126,17 @@ class LastLayerAgent(Agent):
 
     def predictive_pit(
         self,
-        state: Tensor,
-        action: Tensor,
-        next_state: Tensor,
-        environment: Tensor,
+        state: Numbers,
+        action: Numbers,
+        next_state: Numbers,
+        environment: Numbers,
         generator: torch.Generator,
         samples: int = 64,
         factor: Tensor | None = None,
     ) -> Tensor:
         """The CDF of the exact prediction at what was observed, ``[B, T]``."""
+        state, action, next_state = self._rows(state, action, next_state)
+        environment = as_indices(environment, len(state), self.environments)
         log_weight, location, scale = self.belief.predictive(self.task.inputs(state, action), environment)
         targets = self.task.targets(state, next_state).double()[:, None, None]
         if factor is not None:

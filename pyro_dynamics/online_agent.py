@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,16 @@ from pyro_dynamics.diagnostics.prediction.forecast import roll_out
 from pyro_dynamics.diagnostics.verdict import Verdict
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.given_numbers import Numbers, as_float32, as_rows
 from pyro_dynamics.io.online_state import FILE, save_online
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.online_belief import OnlineBelief, require_draws
+from pyro_dynamics.online_belief import OnlineBelief, require_draws, require_level
 from pyro_dynamics.online_verdict import judge_online
 from pyro_dynamics.processor import computing
 from pyro_dynamics.rollouts.stream_state import StreamState
 from pyro_dynamics.rollouts.stream_verdict import reached
 from pyro_dynamics.transitions import Transitions
 
-Array = np.ndarray | Tensor | Sequence[Any]
-"""What is taken for a vector of numbers."""
 REMEMBERED = 10_000
 """Transitions that :meth:`OnlineAgent.to_datatree` can look back on."""
 HERE = torch.zeros(1, dtype=torch.long)
@@ -58,8 +57,7 @@ class Prediction:
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends of each entry's interval of this probability, each ``[H, S]``."""
-        if not 0 < level < 1:
-            raise UserError(f"level must lie between 0 and 1, not {level}")
+        level = require_level(level)
         low, high = np.quantile(self.draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
         return low, high
 
@@ -109,7 +107,7 @@ class OnlineAgent:
         """The one agent underneath, with its model, guide and belief as Pyro and torch know them."""
         return self._group.agents[0]
 
-    def act(self, observation: Array) -> np.ndarray:
+    def act(self, observation: Numbers) -> np.ndarray:
         """Plan from an observation ``[S]`` under the belief as it is now; returns the first action, ``[A]``.
 
         The action is in the environment's own units and within its bounds.
@@ -122,7 +120,7 @@ class OnlineAgent:
             action = self._group.act(state, HERE, self._stream.draws)
         return action[0].numpy()
 
-    def update(self, observation: Array, action: Array, next_observation: Array) -> None:
+    def update(self, observation: Numbers, action: Numbers, next_observation: Numbers) -> None:
         """Bring one transition into the belief (Eq. 5).
 
         Args:
@@ -145,8 +143,8 @@ class OnlineAgent:
             sent = self._row(action, len(self.agent.action_bounds[0]), "action")
             after = self._row(next_observation, task.state_dim, "next_observation")
             self._group.observe(state, sent, after, HERE, self._stream.draws)
-        if self.agent.belief_dim and bool(self.agent.belief.changed[0]):
-            self._since = 0  # the belief is about what comes from here on
+            if self.agent.belief_dim and bool(self.agent.belief.changed[0]):
+                self._since = 0  # the belief is about what comes from here on
         self._seen.append((state, sent, after))
         self.updates, self._since = self.updates + 1, self._since + 1
 
@@ -175,27 +173,28 @@ class OnlineAgent:
     @property
     def trained_beliefs(self) -> tuple[np.ndarray, np.ndarray]:
         """Means and standard deviations of the latents of the environments that were trained on, each ``[K, d]``."""
-        mean, sd = self._trained.beliefs()
-        return mean.numpy(), sd.numpy()
+        with computing(self.threads):
+            mean, sd = self._trained.beliefs()
+            return mean.numpy(), sd.numpy()
 
     @property
     def belief(self) -> OnlineBelief:
         """What is believed about the environment now."""
         agent = self.agent
-        changed = bool(agent.belief.changed[0]) if agent.belief_dim else False
-        means = self._trained.beliefs()[0].numpy()
         with computing(self.threads):
+            changed = bool(agent.belief.changed[0]) if agent.belief_dim else False
+            means = self._trained.beliefs()[0].numpy()
             posterior = agent.reported_posterior()
         return OnlineBelief(
             posterior, agent.belief_dim, changed, self._since, means, self.family, self._stream.reporting
         )
 
-    def predict(self, observation: Array, actions: Array, draws: int = 200) -> Prediction:
+    def predict(self, observation: Numbers, actions: Numbers, draws: int = 200) -> Prediction:
         """What the model expects of some actions under the belief as it is now.
 
         Args:
             observation: where they begin, ``[S]``.
-            actions: ``[H, A]``, or one ``[A]``.
+            actions: ``[H, A]``, or one ``[A]``; ``[H]`` where an action is one number.
             draws: particles; rounded up to a multiple of the ensemble's members.
 
         Raises:
@@ -205,10 +204,11 @@ class OnlineAgent:
         size = len(self.agent.action_bounds[0])
         with computing(self.threads):
             start = self._row(observation, self.agent.task.state_dim, "observation")
-            rows = np.atleast_2d(_numbers(actions, "actions"))
-            if not len(rows):
+            rows = as_float32(actions, "actions")
+            rows = rows.reshape(-1, 1) if size == 1 and rows.dim() < 2 else rows  # H actions of one number each
+            plan = as_rows(rows, size, "each of the actions").detach().clone()
+            if not len(plan):
                 raise UserError("give at least one action")
-            plan = torch.cat([self._row(row, size, "each of the actions") for row in rows])
             drawn = roll_out(self.agent, start, plan[None], HERE, draws, self._stream.measuring)
         return Prediction(drawn[:, 0].numpy())
 
@@ -324,15 +324,16 @@ class OnlineAgent:
         )
         self.seed = seed
 
-    def _row(self, values: Array, size: int, what: str) -> Tensor:
-        """A vector as one float32 row ``[1, size]``."""
-        array = _numbers(values, what)
-        if array.shape != (size,):
+    def _row(self, values: Numbers, size: int, what: str) -> Tensor:
+        """A vector as one float32 row ``[1, size]``, a copy: environments may write each over the last one.
+
+        A batch of one is taken too, and a single number for a vector of one.
+        """
+        row = as_float32(values, what)
+        if row.numel() != size or row.dim() > 2 or (row.dim() == 2 and len(row) != 1):
             hint = "; make the environment by pyro_dynamics.make, or by its family's make" if "obs" in what else ""
-            raise UserError(f"{what} must be a vector of {size} numbers, not of shape {list(array.shape)}{hint}")
-        if not np.isfinite(array).all():
-            raise UserError(f"{what} must be finite, not {array}")
-        return torch.from_numpy(array)[None]
+            raise UserError(f"{what} must be a vector of {size} numbers, not of shape {list(row.shape)}{hint}")
+        return as_rows(row.reshape(1, size), size, what).detach().clone()
 
     def __repr__(self) -> str:
         kind = self.config["agent"]
@@ -343,19 +344,3 @@ class OnlineAgent:
         parts.append(f"run {self.run}")
         parts.append(f"{self.updates} transitions seen" + (f": {self.belief!r}" if self.agent.belief_dim else ""))
         return f"OnlineAgent({'; '.join(parts)})"
-
-
-def _numbers(values: Array, what: str) -> np.ndarray:
-    """A float32 copy: environments that write each observation over the last one must not change what was seen.
-
-    Raises:
-        UserError: if it is something else than numbers.
-    """
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
-    try:
-        return np.array(values, dtype=np.float32)
-    except (TypeError, ValueError):
-        kind = type(values).__name__
-        hint = "; env.reset() gives a pair: take its first" if isinstance(values, tuple) and len(values) == 2 else ""
-        raise UserError(f"{what} must be a vector of numbers, not this {kind}{hint}") from None

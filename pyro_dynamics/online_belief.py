@@ -8,7 +8,9 @@ from torch.distributions import Distribution
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Context, Family
+from pyro_dynamics.environments.contexts import parse_number
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.given_numbers import whole_number
 from pyro_dynamics.processor import computing
 from pyro_dynamics.seeding import derive_generator, drawing_from
 
@@ -110,8 +112,7 @@ class OnlineBelief:
             raise UserError(
                 f"the contexts of {self._family.name} are names, which have no scale to be decoded on: use nearest"
             )
-        if not 0 < level < 1:
-            raise UserError(f"level must lie between 0 and 1, not {level}")
+        level = require_level(level)
         probe = ContextProbe(self._trained_means, self._family.train)
         drawn = probe.draws(self._drawn(DECODED, derive_generator(0, "decode"))).reshape(DECODED, -1)
         low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
@@ -139,5 +140,9 @@ def require_draws(draws: int) -> None:
     Raises:
         UserError: if it is no whole number from 1 on.
     """
-    if not isinstance(draws, int | np.integer) or draws < 1:
-        raise UserError(f"draws must be a whole number, at least 1, not {draws!r}")
+    whole_number(draws, "draws", 1)
+
+
+def require_level(level: float) -> float:
+    """The probability of an interval; raises :class:`UserError` if it does not lie between 0 and 1."""
+    return parse_number(level, "level", 0.0, 1.0)

@@ -5,9 +5,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
+import pyro
 import torch
+from pyro import poutine
 
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.given_numbers import whole_number
 from pyro_dynamics.seeding import TORCH
 
 MOST_THREADS = 1024
@@ -15,7 +19,7 @@ MOST_THREADS = 1024
 
 
 def set_threads(threads: int) -> None:
-    """Use this many processor threads, let numbers below 1e-38 be 0, and keep memory that was used once.
+    """Use this many processor threads, let numbers below 1e-38 be 0, and keep memory that was used once, in float32.
 
     Weight decay drives unused weights down into those (subnormal) numbers, with which a processor is many times
     slower: after 12 rounds on the slopes a plan took 1050 ms with them and 205 ms without.
@@ -23,35 +27,57 @@ def set_threads(threads: int) -> None:
     Raises:
         UserError: if the number is not positive.
     """
-    if threads < 1:
-        raise UserError(f"--threads must be at least 1, not {threads}")
+    threads = whole_number(threads, "--threads", 1)
     if threads > MOST_THREADS:  # torch would give up in the middle of something, when it starts them
         raise UserError(f"--threads must be at most {MOST_THREADS}, not {threads}: as many as there are cores at best")
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
+    torch.set_default_dtype(torch.float32)  # a module of the user's, imported by now, may have set another
     keep_memory()
 
 
 @contextmanager
 def computing(threads: int = 1) -> Iterator[None]:
-    """The same for a while: torch's settings are then as they were, since a library must not change its user's.
-
-    Nor do its user's change the numbers: within, gradients are on and new tensors are float32. Threads take turns.
+    """The same for a while: a library must not change its user's settings, nor they its numbers. Threads take turns.
 
     Raises:
         UserError: if the number is not positive.
     """
-    with TORCH:
-        before, flushed, dtype = torch.get_num_threads(), flushes_subnormals(), torch.get_default_dtype()
-        try:
-            set_threads(threads)
-            torch.set_default_dtype(torch.float32)
-            with torch.inference_mode(False), torch.enable_grad():
-                yield
-        finally:
-            torch.set_num_threads(before)
-            torch.set_flush_denormal(flushed)
-            torch.set_default_dtype(dtype)
+    with TORCH, own_settings():
+        set_threads(threads)
+        yield
+
+
+@contextmanager
+def own_settings() -> Iterator[None]:
+    """Within, nothing that a program may set for all of its process decides a number; after it, all is as it was.
+
+    New tensors are float32 and on the processor, gradients are on, products are neither of less precision nor in
+    autocast, numpy warns as it does by default, distributions check their arguments, and Pyro's handlers see nothing.
+    """
+    threads, flushed = torch.get_num_threads(), flushes_subnormals()
+    dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    deterministic = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    try:
+        torch.set_default_dtype(torch.float32)
+        torch.set_float32_matmul_precision("highest")
+        torch.use_deterministic_algorithms(False)
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            torch.device("cpu"),
+            torch.autocast("cpu", enabled=False),
+            np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"),
+            pyro.validation_enabled(True),
+            poutine.block(),
+        ):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_flush_denormal(flushed)
+        torch.set_default_dtype(dtype)
+        torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(deterministic[0], warn_only=deterministic[1])
 
 
 def flushes_subnormals() -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pyro_dynamics.data_files import read_arrays
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.given_numbers import as_float32, as_indices
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,23 @@ class Transitions:
     def concatenate(cls, parts: Sequence["Transitions"]) -> "Transitions":
         """All of ``parts``, one after the other."""
         return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+    def as_tensors(self) -> "Transitions":
+        """The same of torch.float32 and torch.long, out of any type of number of numpy or torch.
+
+        Raises:
+            UserError: if the fields do not belong together.
+        """
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        indices = ("environment", "step")
+        counts = {name: as_indices(given[name], len(given[name]), 2**31, name) for name in indices}
+        numbers = {name: as_float32(one, name) for name, one in given.items() if name not in indices}
+        data = Transitions(**numbers, **counts)
+        try:
+            data._check_shapes()
+        except ValueError as fault:
+            raise UserError(f"these are no transitions: {fault}") from None
+        return data
 
     def select(self, rows: Tensor) -> "Transitions":
         """The rows given by a mask or by indices ``[n]``."""

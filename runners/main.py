@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(command: str, arguments: Sequence[str]) -> int:
     """Run the module of ``command``; a :class:`UserError` becomes one line and exit code 2."""
     try:
-        with system_limits():
+        with system_limits(), users_settings_kept():
             runner = importlib.import_module(f"pyro_dynamics.runners.{command}")
             code = runner.main(with_new_names(with_opened_zips(with_home(arguments)))) or 0
             sys.stdout.flush()  # here, where an error of a full disk can still be reported
@@ -99,6 +99,18 @@ def with_home(arguments: Sequence[str]) -> list[str]:
     return [
         re.sub(r"^(--[\w.-]+=)?~(?=/|$)", lambda found: (found[1] or "") + str(Path.home()), one) for one in arguments
     ]
+
+
+@contextmanager
+def users_settings_kept() -> Iterator[None]:
+    """Of a program that calls a command: its settings of torch and numpy decide nothing, and are as they were after."""
+    if "torch" not in sys.modules:  # a process that is a command: there are none
+        yield
+        return
+    from pyro_dynamics.processor import own_settings  # here, as torch takes long to import
+
+    with own_settings():
+        yield
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from typing import Annotated, Any, get_args
 import tyro
 from tqdm import tqdm
 
-from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.logged_family import FILE
 from pyro_dynamics.datasets.logged_start import outside, start_metrics
 from pyro_dynamics.environments import FAMILIES, Family, find_family
@@ -139,7 +138,7 @@ def train_run(
     if start is not None and (warning := outside(start, *(bound.numpy() for bound in group.agents[0].action_bounds))):
         print(f"warning: {start_from}: {warning}", file=sys.stderr)
     if resume is False:
-        warn_of_task(config, family, group, step_limit)
+        warn_of_task(config, family, step_limit)
         RunFolder.require_free(path)
     with closing(environments), lock_folder(path):  # only now: settings that make no sense have been refused
         if resume is None:  # looked up while it is held: another process may have made it in the meantime
@@ -148,7 +147,7 @@ def train_run(
                 return there
             resume = there is not None
             if not resume:
-                warn_of_task(config, family, group, step_limit)
+                warn_of_task(config, family, step_limit)
         folder = open_folder(config, path, resume)
         if start is not None and folder.last_round is None:
             rows = start_metrics(start, family.train)
@@ -236,7 +235,7 @@ def is_whole(folder: RunFolder, config: RunConfig) -> bool:
     return (folder.last_round or 0) >= config.rounds and (folder.path / "training.png").is_file()
 
 
-def warn_of_task(config: RunConfig, family: Family, group: AgentGroup, step_limit: float | None) -> None:
+def warn_of_task(config: RunConfig, family: Family, step_limit: float | None) -> None:
     """Check the task on environments of their own, and say where it is not what the environment does."""
     if len(family.train) == 1 and config.agent == "latent":
         print(
@@ -250,7 +249,7 @@ def warn_of_task(config: RunConfig, family: Family, group: AgentGroup, step_limi
         )
     environments = family.make_vector(family.train, config.steps)
     limit_steps(environments, step_limit)
-    for warning in check_task(group.agents[0].task, environments, config.seed, config.steps):
+    for warning in check_task(family.make_task(), environments, config.seed, config.steps):
         print(f"warning: {warning}", file=sys.stderr)
     environments.close()
 

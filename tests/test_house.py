@@ -22,7 +22,7 @@ C_SOURCES = [f"models/{name}" for name in ("fused.c", "fused_noise.h", "fused_fl
 FLOORS = [
     {
         *("errors", "version", "data_files", "parameters", "cuda_graphs", "gymnasium_ids"),
-        *("progress_lines", "registry", "seeding"),
+        *("given_numbers", "progress_lines", "registry", "seeding"),
     },
     {"tasks", "transitions", "processor", "unusual_numbers"},
     {"contracts"},

@@ -11,6 +11,7 @@ from pyro_dynamics.control.contract import Objective, Planner, in_units
 from pyro_dynamics.control.gpu_planning import GPUPlanning
 from pyro_dynamics.control.trajectory_sampling import TrajectorySampler
 from pyro_dynamics.errors import UserError, require_positive
+from pyro_dynamics.given_numbers import as_indices, as_rows, require_generator
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.tasks.spaces import decide
 
@@ -109,6 +110,9 @@ class MPC:
             e = latents()
             return lambda candidates: sampler.returns(state, self.to_units(candidates), e, generator)
 
+        state = as_rows(state, getattr(self.sampler.task, "state_dim", None), "state", finite=False)
+        environment = as_indices(environment, len(state), posterior.batch_shape[0])
+        require_generator(generator)
         self.environment = environment
         shape = (len(state), self.config.horizon, len(self.action_low))
         if self.elsewhere is None:

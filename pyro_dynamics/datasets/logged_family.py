@@ -20,6 +20,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import write_json
 from pyro_dynamics.io.untrusted_folders import require_own_code
 from pyro_dynamics.tasks import BoxTask, Task
+from pyro_dynamics.tasks.own_task_check import check_own_task
 from pyro_dynamics.transitions import Transitions
 
 NAME = "logged-data"
@@ -94,6 +95,7 @@ class DataDescription:
         if family is not None:
             task = find_family(family).make_task()
             rows.require_of(len(data.labels), task.state_dim, task.action_dim, f"{', '.join(sources)} for {family}")
+            check_own_task(task, rows.state, rows.action, rows.next_state)
         if angles and family is not None:
             raise UserError(
                 f"--angles: which entries are angles is known of the family {family}: leave one of them out"

@@ -12,12 +12,13 @@ from gymnasium.wrappers import TimeLimit
 
 from pyro_dynamics.environments.checked_env import CheckedEnv, checked_envs, making
 from pyro_dynamics.environments.contexts import Context, as_context, numbers, parse_number, split_context
+from pyro_dynamics.environments.family_words import kind_of, plain_words
 from pyro_dynamics.environments.given_contexts import given_contexts
 from pyro_dynamics.environments.hidden_parameter import AttributeContext, hidden_parameter
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
 from pyro_dynamics.environments.schedule_text import parse_schedule
 from pyro_dynamics.environments.vector_env import as_vectors
-from pyro_dynamics.errors import UserError
+from pyro_dynamics.errors import UserError, faults_of
 from pyro_dynamics.tasks import Task, check_spaces
 
 
@@ -51,8 +52,8 @@ class Family:
     description: str = ""
 
     def __post_init__(self) -> None:
-        if self.unit is None:
-            object.__setattr__(self, "unit", "")
+        for attribute, value in plain_words(self).items():
+            object.__setattr__(self, attribute, value)
         if len(self.units) != len(self.parameters):
             raise UserError(f"family {self.name}: {len(self.parameters)} parameters have {len(self.units)} units")
         object.__setattr__(self, "train", self._given("train", self.train))
@@ -67,9 +68,6 @@ class Family:
         twice = next((context for index, context in enumerate(self.train) if context in self.train[:index]), None)
         if twice is not None:
             raise UserError(f"family {self.name} has the training context {twice} twice")
-        if not callable(self.task):
-            kind = type(self.task).__name__
-            raise UserError(f"family {self.name}: task must make a Task, so write task=lambda: {kind}(...)")
 
     def _given(self, what: str, contexts: Any) -> tuple[Context, ...]:
         found = given_contexts(f"family {self.name}: {what}", contexts, self.parameters, self.units)
@@ -87,7 +85,11 @@ class Family:
         with making(f"the task of family {self.name}"):
             task = self.task()
         if not isinstance(task, Task):
-            raise UserError(f"family {self.name}: its task must give a Task, not {type(task).__name__}")
+            raise UserError(f"family {self.name}: its task must give a Task, not {kind_of(task)}")
+        for size in ("state_dim", "action_dim", "feature_dim", "target_dim"):
+            value = getattr(task, size, None)
+            if not isinstance(value, int) or value < 1:
+                raise UserError(f"{type(task).__name__}.{size} must be a whole number from 1 on, not {value!r}")
         return task
 
     @property
@@ -198,25 +200,39 @@ class Family:
             env = AttributeContext(env, self.parameter, start)
         check_spaces(self.name, env.observation_space, env.action_space)
         # A task may read the true context in info, and gets valid observations only.
-        return self.make_task().wrap(ScheduledContext(CheckedEnv(as_vectors(env), self.axis), schedule))
+        task = self.make_task()
+        with faults_of(f"{type(task).__name__}.wrap()"):
+            wrapped: Any = task.wrap(ScheduledContext(CheckedEnv(as_vectors(env), self.axis), schedule))
+        if not isinstance(wrapped, gymnasium.Env):
+            raise UserError(f"{type(task).__name__}.wrap() must give the environment, not {wrapped!r}")
+        return wrapped
 
     def _create(self, context: Context, max_steps: int, how: Mapping[str, Any]) -> gymnasium.Env:
         values: tuple[Any, ...] = (context,) if isinstance(context, str) else numbers(context)
         settings: dict[str, Any] = {**dict(zip(self.parameters, values, strict=True)), **how}
         with making(f"an environment of family {self.name}"):
-            try:
-                if isinstance(self.environment, str):
-                    make: Any = gymnasium.make
-                    return make(self.environment, max_episode_steps=max_steps, disable_env_checker=True, **settings)
-                return TimeLimit(self.environment(**settings), max_steps)
-            except TypeError as fault:
-                refused = re.search(r"unexpected keyword argument '(\w+)'", str(fault))
-                if refused is None or refused[1] not in settings:
-                    raise
-                words = ", ".join(self.parameters if refused[1] in self.parameters else [refused[1]])
-                raise UserError(
-                    f"family {self.name}: its environment does not take {words} as keywords ({fault})"
-                ) from fault
+            env: Any = self._made(max_steps, settings)
+        return env
+
+    def _made(self, max_steps: int, settings: Mapping[str, Any]) -> gymnasium.Env:
+        try:
+            if isinstance(self.environment, str):
+                make: Any = gymnasium.make
+                return make(self.environment, max_episode_steps=max_steps, disable_env_checker=True, **settings)
+            env: Any = self.environment(**settings)
+        except TypeError as fault:
+            refused = re.search(r"unexpected keyword argument '([^']+)'", str(fault))
+            if refused is None or refused[1] not in settings:
+                raise
+            words = ", ".join(self.parameters if refused[1] in self.parameters else [refused[1]])
+            raise UserError(
+                f"family {self.name}: its environment does not take {words} as keywords ({fault})"
+            ) from fault
+        if not isinstance(env, gymnasium.Env):
+            raise UserError(
+                f"family {self.name}: its environment must be made as a gymnasium.Env, not as {kind_of(env)}"
+            )
+        return TimeLimit(env, max_steps)
 
     def make_vector(self, contexts: Sequence[Context | Schedule], max_steps: int, **how: Any) -> SyncVectorEnv:
         """K environments in lockstep, with autoreset off: the step after an end would be a spurious transition.

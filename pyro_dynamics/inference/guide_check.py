@@ -1,5 +1,6 @@
 """Whether a guide goes with a model, and whether posteriors have one row for each environment: checked when made."""
 
+import torch
 from pyro.distributions import MaskedDistribution
 from torch.distributions import Distribution, Independent
 
@@ -45,6 +46,20 @@ def check_guide(model: DynamicsModel, guide: VariationalGuide) -> None:
             raise UserError(
                 f"{name}: {parameter} has shape {list(value.shape)}, and its first dimension must be the "
                 f"{guide.environments} environments; name it in the class's `shared` if all environments share it"
+            )
+
+
+def require_float32(model: DynamicsModel) -> None:
+    """Refuse a model of another type of number: all data are float32.
+
+    Raises:
+        UserError: naming the first of its weights that is.
+    """
+    for name, value in model.named_parameters():
+        if value.dtype != torch.float32:
+            raise UserError(
+                f"{type(model).__name__}: {name} is {value.dtype}, and must be torch.float32: make both within "
+                "`with pyro_dynamics.processor.computing():`, or where torch.get_default_dtype() is torch.float32"
             )
 
 

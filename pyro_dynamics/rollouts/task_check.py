@@ -17,6 +17,7 @@ from pyro_dynamics.rollouts.training import record
 from pyro_dynamics.seeding import derive_generator, derive_seed
 from pyro_dynamics.tasks import BoxTask, Task
 from pyro_dynamics.tasks.functions import Function, evaluate
+from pyro_dynamics.tasks.own_task_check import check_own_task
 from pyro_dynamics.tasks.spaces import choices_of
 from pyro_dynamics.transitions import Transitions
 from pyro_dynamics.unusual_numbers import likely_angles, lost_digits
@@ -33,7 +34,7 @@ def check_task(task: Task, envs: VectorEnv, seed: int, length: int) -> list[str]
     """Compare a task with what its environments do under random actions.
 
     Args:
-        task: features, targets, reward and termination.
+        task: features, targets, reward and termination; it is fitted to these steps: make another for the run.
         envs: environments of the family, which are used up: make others for the run.
         seed: names the random streams.
         length: steps that an episode should have.
@@ -60,6 +61,8 @@ def check_task(task: Task, envs: VectorEnv, seed: int, length: int) -> list[str]
     contexts = [context for step in steps for context in step.context]
     contexts = [context for context, lived in zip(contexts, alive.tolist(), strict=True) if lived]
     own_end = torch.cat([step.terminated for step in steps])[alive]
+    if not own_end.all():
+        check_own_task(task, *(values[~own_end] for values in rows))
     warnings = [
         f"{fault}: among the first random steps; it will be left out from there on" for fault in faults.values()
     ]

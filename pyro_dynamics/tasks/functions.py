@@ -59,6 +59,7 @@ def evaluate(what: str, function: Function, *arguments: Any) -> Tensor:
     """
     state, action, next_state = arguments[:3]
     shapes = f"state {list(state.shape)}, action {list(action.shape)} and next_state {list(next_state.shape)}"
+    before = [one.clone() for one in (state, action, next_state)]
     try:
         value = function(*arguments)
     except UserError:
@@ -69,6 +70,8 @@ def evaluate(what: str, function: Function, *arguments: Any) -> Tensor:
             f"the {what} function raises {raised} on torch tensors {shapes}: write it in torch and index with "
             "[..., i], or wrap a numpy function in pyro_dynamics.tasks.on_numpy"
         ) from fault
+    if not all(torch.equal(*pair) for pair in zip(before, (state, action, next_state), strict=True)):
+        raise UserError(f"the {what} function changes what it is given: write x.abs(), not x.abs_() or x[...] = ...")
     batch = state.shape[:-1]
     dtype = torch.bool if what == "terminated" else state.dtype
     if not isinstance(value, Tensor):

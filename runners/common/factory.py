@@ -15,6 +15,7 @@ from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
 from pyro_dynamics.environments import Context, Family, find_family
 from pyro_dynamics.environments.context_text import columns, label
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.given_numbers import whole_number
 from pyro_dynamics.guides import GUIDES, Guide, KnownGuide
 from pyro_dynamics.inference import ChangepointConfig
 from pyro_dynamics.inference.last_layer import LastLayerBelief
@@ -120,6 +121,7 @@ def load_run(
     own_device: Device = config.device if torch.cuda.is_available() else "cpu"
     config = replace(in_real_time(config) if realtime else config, online=online, device=device or own_device)
     family = family_of(folder, config)
+    checkpoint = None if checkpoint is None else whole_number(checkpoint, "checkpoint", 0)
     if checkpoint is not None and checkpoint < 1:
         raise UserError(
             f"--checkpoint must be at least 1, not {checkpoint}: round 0 acts at random, and trains nothing"

@@ -19,7 +19,7 @@ from pyro_dynamics.environments import Schedule, mujoco_family
 from pyro_dynamics.environments.hidden_parameter import hidden_parameter
 from pyro_dynamics.environments.mujoco.mujoco_parameters import mass
 from pyro_dynamics.errors import EnvironmentFault, UserError
-from pyro_dynamics.tasks import PendulumTask
+from pyro_dynamics.tasks import BoxTask, PendulumTask, Task
 
 
 class HeavyPendulum(PendulumEnv):
@@ -54,15 +54,29 @@ def test_episodes_of_ones_own_environment_are_truncated() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"task": PendulumTask()}, "task must make a Task, so write task=lambda: PendulumTask"),
+        ({"task": PendulumTask()}, r"must make a Task: write task=lambda: PendulumTask\(...\)"),
         ({"train": (0.5, 1.0, 0.5)}, "has the training context 0.5 twice"),
+        ({"task": BoxTask}, r"called without arguments and must make a Task: write task=lambda: BoxTask\(...\)"),
+        ({"task": Task}, r"write task=lambda: BoxTask"),
+        ({"task": lambda env: BoxTask(env)}, r"called without arguments"),
+        ({"task": None}, r"write task=lambda: BoxTask"),
+        ({"unit": 3}, "unit must be a text, or a tuple of texts, not 3"),
+        ({"unit": (3,)}, "unit must be a text"),
+        ({"parameter": None}, "parameter must be a text, or a tuple of texts, not None"),
+        ({"parameter": ""}, "parameter must be a keyword of the environment's constructor"),
+        ({"parameter": ("g", "g"), "unit": ("", "")}, "a tuple of different ones"),
+        ({"name": 3}, "the name of a family must be a text, not 3"),
+        ({"name": None}, "the name of a family must be a text"),
+        ({"description": 5}, "description must be a text"),
+        ({"environment": None}, "environment must be a Gymnasium id, or a class or function"),
+        ({"environment": gymnasium.Env()}, "not an object of type Env"),
+        ({"test": {1: (2.0,)}}, "the names of test sets must be texts, not 1"),
     ],
-    ids=["no maker", "twice"],
 )
 def test_declarations_that_make_no_sense_are_reported(changes: dict[str, Any], words: str) -> None:
     given: dict[str, Any] = {"environment": "Pendulum-v1", "train": (1.0,), "test": (2.0,), "task": PendulumTask}
     with pytest.raises(UserError, match=words):
-        Family("mine", parameter="g", unit="m/s^2", **(given | changes))
+        Family(**({"name": "mine", "parameter": "g", "unit": "m/s^2", **given} | changes))
 
 
 def test_an_unknown_mujoco_environment_is_reported() -> None:
@@ -72,8 +86,39 @@ def test_an_unknown_mujoco_environment_is_reported() -> None:
 
 def test_a_task_that_is_none_is_reported() -> None:
     family = Family("mine", "Pendulum-v1", "g", "m/s^2", train=(1.0,), test=(2.0,), task=lambda: None)  # type: ignore
-    with pytest.raises(UserError, match="its task must give a Task, not NoneType"):
+    with pytest.raises(UserError, match="its task must give a Task, not an object of type NoneType"):
         family.make_task()
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        (lambda g: None, "made as a gymnasium.Env, not as an object of type NoneType"),
+        (lambda g: HeavyPendulum, "not as the class HeavyPendulum"),
+        (lambda g: gymnasium.vector.SyncVectorEnv([PendulumEnv]), "not as an object of type SyncVectorEnv"),
+        (lambda g: 1 / 0, "its environment, made with g=1.0, raised ZeroDivisionError"),
+        (lambda g, mass: None, "raised TypeError"),
+    ],
+)
+def test_an_environment_that_cannot_be_made_is_reported(environment: Any, words: str) -> None:
+    family = Family("mine", environment, "g", "m/s^2", train=(1.0,), test=(2.0,), task=PendulumTask)
+    with pytest.raises(UserError, match=words):
+        family.make(1.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (lambda: PendulumTask, "its task must give a Task, not the class PendulumTask"),
+        (lambda: 1 / 0, "family mine: its task raised ZeroDivisionError"),
+        (type("Unsized", (Task,), {"reward": PendulumTask.reward}), "Unsized.state_dim must be a whole number"),
+        (type("Unwrapped", (PendulumTask,), {"wrap": lambda self, env: None}), r"Unwrapped.wrap\(\) must give the"),
+    ],
+)
+def test_a_task_that_does_not_keep_its_contract_is_reported(task: Any, words: str) -> None:
+    family = Family("mine", HeavyPendulum, ("m", "l"), ("kg", "m"), ((1.0, 1.0),), ((1.5, 1.0),), task)
+    with pytest.raises(UserError, match=words):
+        family.make((1.0, 1.0), 3)
 
 
 class Forgetful(HeavyPendulum):

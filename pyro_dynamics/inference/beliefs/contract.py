@@ -11,6 +11,7 @@ from torch.distributions import Distribution
 
 from pyro_dynamics.contracts import DynamicsModel, Module, Settings, VariationalGuide
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.given_numbers import as_indices, as_rows
 from pyro_dynamics.inference.beliefs.member_mixture import MemberMixture
 from pyro_dynamics.inference.compiled.fx_graph import warn_once
 from pyro_dynamics.inference.divergence import Diverged, is_sound, reporting_divergence
@@ -152,6 +153,10 @@ class Belief:
         Raises:
             UserError: if the guide has no density.
         """
+        inputs, targets = (
+            as_rows(*one, finite=False) for one in ((inputs, None, "inputs"), (targets, None, "targets"))
+        )
+        environment = as_indices(environment, len(inputs), self.environments)
         if not self.infers or len(environment) == 0:
             return
         if not self.guide.has_density:
