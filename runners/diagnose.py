@@ -139,8 +139,6 @@ def check(flags: DiagnoseFlags) -> None:
             raise UserError(f"--{name} must be at least {least}, not {value}")
         if name in MOST and value > MOST[name]:
             raise UserError(f"--{name} must be at most {MOST[name]}, not {value}: memory grows with it")
-    if flags.seed >= 2**63:
-        raise UserError(f"--seed must be below 2**63, not {flags.seed}")
     if 0 < flags.sbc < 50:
         raise UserError(f"--sbc needs at least 50 simulations to show anything, not {flags.sbc}")
 
