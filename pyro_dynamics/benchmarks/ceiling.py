@@ -1,8 +1,8 @@
 """What the planner reaches with the true dynamics: the ceiling of a family, and how much a known context is worth.
 
-An agent whose model is the simulator itself is given the true context, the nominal one, or a wrong one. With the true
-one its return is the ceiling of what the planner could do; what it loses with the nominal one is all that an agent
-could gain by inferring the context, before anything is trained.
+An agent whose model is the simulator itself is given the true context, the nominal one, or a wrong one, or fits it by
+least squares (system identification). With the true one its return is the ceiling of what the planner could do; what it
+loses with the nominal one is all that an agent could gain by inferring the context, before anything is trained.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +18,13 @@ from pyro_dynamics.control import Planner
 from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.nominal import farthest, nominal_context
 from pyro_dynamics.io.tables import markdown_table
-from pyro_dynamics.rollouts.true_dynamics import episode
+from pyro_dynamics.rollouts.simulator_episode import episode
 
-Given = Literal["true", "nominal", "wrong"]
-"""Which context the planner takes for true: a wrong one is the trained one that is farthest from the true one."""
-ALL_GIVEN: tuple[Given, ...] = get_args(Given)
+Given = Literal["true", "nominal", "wrong", "identified"]
+"""Which context the planner takes for true: a wrong one is the trained one that is farthest from the true one, and one
+that is identified is fitted to the last transitions."""
+CONTEXTS: tuple[Given, ...] = ("true", "nominal", "wrong")
+"""Those that cost nothing but the plans."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +44,20 @@ class Search:
     threads: int = 1
 
 
-def given_context(family: Family, context: Context, given: Given) -> Context:
-    """What the planner takes for true in an environment of this context."""
-    if given == "true":
-        return context
-    return nominal_context(family) if given == "nominal" else farthest(context, family.train)
+def given_contexts(family: Family, contexts: Sequence[Context], given: Given) -> list[Context] | None:
+    """What the planner takes for true in environments of these contexts; None where it fits them."""
+    if given == "identified":
+        return None
+    if given == "nominal":
+        return [nominal_context(family)] * len(contexts)
+    return [context if given == "true" else farthest(context, family.train) for context in contexts]
 
 
 def returns(
     family: Family, contexts: Sequence[Context], given: Given, seed: int, search: Search, on_step: Callable[[], object]
 ) -> list[float]:
     """The return in each context, ``[K]``."""
-    believed = [given_context(family, context, given) for context in contexts]
+    believed = given_contexts(family, contexts, given)
     total = torch.zeros(len(contexts), dtype=torch.float64)
     steps = episode(
         family, contexts, believed, search.make_planner(), search.horizon, search.steps, seed, search.threads
@@ -70,15 +74,15 @@ def table(rows: Sequence[Row]) -> str:
     Args:
         rows: one for each family, set, seed and kind of context given, with ``returns`` by context.
     """
+    kinds = [given for given in get_args(Given) if any(row["given"] == given for row in rows)]
     lines = []
     for family, name in dict.fromkeys((row["family"], row["set"]) for row in rows):
         here = [row for row in rows if (row["family"], row["set"]) == (family, name)]
-        by_seed = {
-            given: {row["seed"]: mean(row["returns"]) for row in here if row["given"] == given} for given in ALL_GIVEN
-        }
-        seeds = [seed for seed in by_seed["true"] if all(seed in part for part in by_seed.values())]
-        columns = [with_interval([by_seed[given][seed] for seed in seeds]) for given in ALL_GIVEN]
-        worth = with_interval([by_seed["true"][seed] - by_seed["nominal"][seed] for seed in seeds], "+.1f")
-        lines.append([family, name, str(len(seeds)), *columns, worth])
-    head = ["family", "contexts", "seeds", "true context", "nominal", "wrong", "worth: true less nominal"]
-    return markdown_table(head, lines)
+        by_seed = {kind: {row["seed"]: mean(row["returns"]) for row in here if row["given"] == kind} for kind in kinds}
+        seeds = [seed for seed in by_seed[kinds[0]] if all(seed in part for part in by_seed.values())]
+        cells = [with_interval([by_seed[kind][seed] for seed in seeds]) for kind in kinds]
+        if {"true", "nominal"} <= set(kinds):
+            cells.append(with_interval([by_seed["true"][seed] - by_seed["nominal"][seed] for seed in seeds], "+.1f"))
+        lines.append([family, name, str(len(seeds)), *cells])
+    worth = ["worth: true less nominal"] * ({"true", "nominal"} <= set(kinds))
+    return markdown_table(["family", "contexts", "seeds", *kinds, *worth], lines)

@@ -16,8 +16,7 @@ from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.hidden_parameter import hidden_parameter
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
 from pyro_dynamics.environments.state_copy import put_where
-from pyro_dynamics.rollouts.rollout import Policy, Step, rollout
-from pyro_dynamics.seeding import derive_generator, derive_seed
+from pyro_dynamics.rollouts.rollout import Policy
 from pyro_dynamics.tasks import Task
 
 
@@ -26,7 +25,7 @@ class Simulator:
 
     Args:
         family: of the environments.
-        contexts: what is taken for true in each, ``[K]``; see :meth:`believe`.
+        contexts: what is taken for true in each, ``[K]``; :func:`believe` changes it in one of the copies.
         max_steps: of an episode.
         threads: on which MuJoCo steps the copies, where that is possible.
     """
@@ -37,15 +36,6 @@ class Simulator:
         for one in self.copies:
             one.reset(seed=0)
         self.threads = threads
-
-    def believe(self, k: int, context: Context) -> None:
-        """Plan in environment k under this context from now on."""
-        layer = self.copies[k]
-        while isinstance(layer, gymnasium.Wrapper):
-            if isinstance(layer, ScheduledContext):  # which would return to what it was made with
-                layer.schedule = Schedule.constant(context)
-            layer = layer.env
-        hidden_parameter(self.copies[k]).set_context(context)
 
     def returns(self, live: Sequence[gymnasium.Env], actions: Tensor) -> Tensor:
         """Sums of rewards from where the environments stand, until the horizon or the episode's end.
@@ -78,6 +68,16 @@ class Simulator:
         action = torch.from_numpy(candidates)
         rewards = self.task.reward(state[:, :-1], action, state[:, 1:])
         return rewards.sum(1).float()
+
+
+def believe(env: gymnasium.Env, context: Context) -> None:
+    """Give an environment another context from now on, whatever it was made with."""
+    layer = env
+    while isinstance(layer, gymnasium.Wrapper):
+        if isinstance(layer, ScheduledContext):  # which would return to what it was made with
+            layer.schedule = Schedule.constant(context)
+        layer = layer.env
+    hidden_parameter(env).set_context(context)
 
 
 def _rewards(env: gymnasium.Env, actions: np.ndarray) -> Iterator[float]:
@@ -115,37 +115,6 @@ def mujoco_paths(inner: Any, actions: np.ndarray, threads: int = 1) -> np.ndarra
     positions = states[..., 1 : 1 + model.nq]
     velocities = states[..., 1 + model.nq : 1 + model.nq + model.nv]
     return inner.path_observations(positions, velocities)
-
-
-def episode(
-    family: Family,
-    contexts: Sequence[Context],
-    believed: Sequence[Context],
-    planner: Planner,
-    horizon: int,
-    max_steps: int,
-    seed: int,
-    threads: int = 1,
-) -> Iterator[Step]:
-    """One episode in each of K environments, planned in the simulator.
-
-    Args:
-        family: of the environments.
-        contexts: the true ones, ``[K]``.
-        believed: those that the planner takes for true, ``[K]``.
-        planner: the search, with its settings.
-        horizon: H steps ahead.
-        max_steps: of the episode.
-        seed: names the random streams; of two episodes with one seed the starts and the first candidates are the same.
-        threads: for MuJoCo.
-    """
-    envs = family.make_vector(contexts, max_steps)
-    simulator = Simulator(family, believed, max_steps, threads)
-    generator = derive_generator(seed, "true dynamics", "plans")
-    planner.reset()
-    seeds = [derive_seed(seed, "true dynamics", "reset", k) for k in range(envs.num_envs)]
-    yield from rollout(envs, planning(simulator, envs, planner, horizon, generator), seeds)
-    envs.close()
 
 
 def planning(

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from pyro_dynamics.benchmarks.belief.streams import kept_file
-from pyro_dynamics.benchmarks.ceiling import ALL_GIVEN, Search, returns
+from pyro_dynamics.benchmarks.ceiling import CONTEXTS, Given, Search, returns
 from pyro_dynamics.benchmarks.ceiling import table as table_of
 from pyro_dynamics.benchmarks.recording import Recording, Row
 from pyro_dynamics.control import ICEM, ICEMConfig
 from pyro_dynamics.environments import Family, find_family
-from pyro_dynamics.errors import require_positive
+from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.io.files import make_folder
 from pyro_dynamics.io.reuse import stored_result, write_result
 from pyro_dynamics.progress_lines import progress_bar
@@ -28,6 +28,9 @@ class CeilingFlags(RecordFlags):
 
     families: tuple[str, ...] = ("halfcheetah-tilt", "halfcheetah-gain")
     """Registered families, or package.module:callable for your own."""
+    given: tuple[Given, ...] = CONTEXTS
+    """What the planner takes for true: the true context, the nominal one, a wrong one (the trained one that is farthest
+    from it), or one that it identifies: fitted to the last 20 transitions by least squares, after each step."""
     seeds: int = 10
     """Episodes in every test context."""
     steps: int = 200
@@ -41,6 +44,8 @@ class CeilingFlags(RecordFlags):
 
     def __post_init__(self) -> None:
         require_positive(self, "seeds", "steps", "horizon")
+        if not self.given or not self.families:
+            raise UserError("--given and --families need one name or more each")
 
 
 Flags = CeilingFlags
@@ -52,7 +57,7 @@ def measure_rows(flags: CeilingFlags) -> tuple[dict[str, Any], list[dict[str, An
     make_folder(flags.folder)
     parts = sum(len(family.test_sets) for family in families)
     rows: list[Row] = []
-    with progress_bar(total=parts * flags.seeds * len(ALL_GIVEN) * flags.steps, unit="step") as bar:
+    with progress_bar(total=parts * flags.seeds * len(flags.given) * flags.steps, unit="step") as bar:
         for family in families:
             bar.set_description(family.name)
             rows += rows_of(family, flags, bar.update)
@@ -65,7 +70,7 @@ def rows_of(family: Family, flags: CeilingFlags, on_step: Callable[[int], object
     search = Search(lambda: ICEM(flags.planner), flags.horizon, flags.steps, flags.threads)
     for name, contexts in family.test_sets.items():
         for seed in range(flags.seeds):
-            for given in ALL_GIVEN:
+            for given in flags.given:
                 what = {"family": family.name, "set": name, "contexts": contexts, "given": given, "seed": seed}
                 how = {"steps": flags.steps, "horizon": flags.horizon, "planner": asdict(flags.planner)}
                 file = kept_file(flags.folder, f"{family.name}-{name}-{given}-{seed}", what | how, ".json")

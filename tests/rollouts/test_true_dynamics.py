@@ -8,7 +8,8 @@ from pyro_dynamics.control import CEM, ICEM, CEMConfig, ICEMConfig
 from pyro_dynamics.environments import Context, find_family
 from pyro_dynamics.environments.nominal import farthest, nominal_context
 from pyro_dynamics.environments.state_copy import put_where
-from pyro_dynamics.rollouts.true_dynamics import Simulator, episode, mujoco_paths
+from pyro_dynamics.rollouts.simulator_episode import episode
+from pyro_dynamics.rollouts.true_dynamics import Simulator, believe, mujoco_paths
 
 CASES: list[tuple[str, Context]] = [
     ("pendulum-gravity", 7.0),
@@ -30,7 +31,7 @@ def test_returns_are_those_of_the_environment_itself(name: str, context: Context
         live.step(space.sample() if name == "cadm-cartpole" else rng.uniform(-1, 1, space.shape).astype(space.dtype))
     simulator = Simulator(family, [context], 30)
     low, high = space.low, space.high  # type: ignore[attr-defined]
-    actions = torch.as_tensor(rng.uniform(low, high, (1, 3, 6, *space.shape)), dtype=torch.float32)
+    actions = torch.as_tensor(rng.uniform(low, high, (1, 3, 6, len(low))), dtype=torch.float32)
     found = simulator.returns([live], actions)[0]
     copy = family.make(context, 30)
     for sequence, value in zip(actions[0].numpy(), found.tolist(), strict=True):
@@ -68,7 +69,7 @@ def test_what_is_taken_for_true_stays_and_the_simulator_learns_of_a_change() -> 
     simulator = Simulator(family, [2.0], 20)
     actions = torch.zeros(1, 1, 5, 1)
     wrong = simulator.returns([live], actions)
-    simulator.believe(0, 9.0)
+    believe(simulator.copies[0], 9.0)
     right = simulator.returns([live], actions)
     assert (wrong - right).abs() > 1e-3
     assert torch.allclose(right, Simulator(family, [9.0], 20).returns([live], actions))
