@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pyro_dynamics.control import CEM, ICEM, CEMConfig, ICEMConfig
+from pyro_dynamics.control import ICEM, ICEMConfig
 from pyro_dynamics.environments import Context, find_family
 from pyro_dynamics.environments.nominal import farthest, nominal_context
 from pyro_dynamics.environments.state_copy import put_where
@@ -91,12 +91,11 @@ def test_an_episode_is_the_same_again_and_a_right_context_pays() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("gravity", find_family("pendulum-gravity").train)
 def test_the_planner_swings_up_every_gravity(gravity: float) -> None:
-    """It hangs at first, in the worst case, and stands for the last steps: the reward of a step is nearly 0."""
+    """It stands for the last steps: the reward of a step is nearly 0."""
     family = find_family("pendulum-gravity")
-    planner = CEM(CEMConfig(candidates=100, elites=10, iterations=4))
-    for seed in range(2):
-        steps = list(episode(family, [gravity], [gravity], planner, 25, 120, seed))
-        assert max(-float(step.reward[0]) for step in steps[-20:]) < 0.1
+    planner = ICEM(ICEMConfig(candidates=50, elites=8, iterations=3))
+    steps = list(episode(family, [gravity], [gravity], planner, 25, 100, seed=0))
+    assert max(-float(step.reward[0]) for step in steps[-20:]) < 0.1
 
 
 def test_the_nominal_context_is_the_simulators_own() -> None:
