@@ -18,6 +18,7 @@ BENCHMARKS = {
     "planners": "returns of every planner with one trained model",
     "belief": "what beliefs are worth on unseen contexts and after changes",
     "returns": "whether one set of runs earns more than another",
+    "ceiling": "returns with the true dynamics as the model, and what a context is worth",
     "collapse": "what keeps a latent from being ignored",
     "guides": "two guides on one network, weighed and compared",
     "cadm": "returns on CaDM's benchmark families",

@@ -13,8 +13,10 @@ import tyro
 from pyro_dynamics.environments import FAMILIES, Context, Family, find_family, numbers
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.environments.mujoco.mujoco_family import MujocoMaker
+from pyro_dynamics.errors import UserError
 from pyro_dynamics.gymnasium_ids import gymnasium_id
 from pyro_dynamics.io.tables import text_table
+from pyro_dynamics.runners import benchmark
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.tasks import Task
@@ -31,11 +33,22 @@ class FamiliesFlags:
 
     name: tyro.conf.Positional[str | None] = None
     """A registered family, or package.module:callable for one of your own; by default all are listed."""
+    worth: bool = False
+    """What a known context is worth before anything is trained: returns of the planner with the simulator itself as
+    its model, given the true, the nominal and a wrong context. Takes a minute or an hour, by the body; `benchmark
+    ceiling` has more settings."""
+    seeds: int = 10
+    """Episodes in every test context, for --worth."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     flags = read_flags(FamiliesFlags, "families", arguments)
+    if flags.worth:
+        if flags.name is None:
+            raise UserError("--worth needs the name of a family: pyro-dynamics families NAME --worth")
+        benchmark.main(["ceiling", "--families", flags.name, "--seeds", str(flags.seeds)])
+        return
     if flags.name is None:
         print(table(FAMILIES.values()))
         print("\npyro-dynamics families NAME describes one: all contexts, Gymnasium id, commands.")

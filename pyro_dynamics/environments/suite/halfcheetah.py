@@ -43,6 +43,12 @@ class PETSHalfCheetahEnv(HalfCheetahEnv):
         velocity = (self.data.qpos[0] - self._x_before) / self.dt
         return np.concatenate([[velocity], self.data.qpos[1:], self.data.qvel])
 
+    def path_observations(self, positions: np.ndarray, velocities: np.ndarray) -> np.ndarray:
+        """Observations along paths from here: ``[C, H + 1, nq]`` and ``[C, H + 1, nv]`` to ``[C, H + 1, 18]``."""
+        before = np.concatenate([np.full_like(positions[:, :1, 0], self._x_before), positions[:, :-1, 0]], 1)
+        velocity = (positions[..., 0] - before) / self.dt
+        return np.concatenate([velocity[..., None], positions[..., 1:], velocities], -1)
+
 
 class HiddenHalfCheetahEnv(HiddenParameter, PETSHalfCheetahEnv):
     """The same with one hidden parameter; copies keep it, and continue where the original is."""
