@@ -13,7 +13,7 @@ from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.control import CEM, MPC, MPCConfig, Planner, TrajectorySampler
 from pyro_dynamics.control.own_planner_check import check_own_planner
 from pyro_dynamics.errors import UserError, last_line
-from pyro_dynamics.given_numbers import Numbers, as_float32, as_indices, as_rows, require_generator
+from pyro_dynamics.given_numbers import Numbers, as_floats, as_indices, as_rows, require_generator
 from pyro_dynamics.inference import (
     Belief,
     OfflineConfig,
@@ -289,7 +289,7 @@ class Agent:
         The latents may be ``[n, M, B, d]`` too, those of each member.
         """
         state, action, _ = self._rows(state, action, state)
-        latents = as_float32(latents, "latents")
+        latents = as_floats(latents, "latents")
         rows = (len(latents), self.model.likelihood.members, len(state))
         if latents.dim() not in (3, 4) or latents.shape[-2:] != (len(state), self.latent_dim):
             raise UserError(f"latents must be [n, {len(state)}, {self.latent_dim}], not of shape {list(latents.shape)}")

@@ -14,19 +14,22 @@ Numbers = np.ndarray | Tensor | Sequence[Any] | float
 """What is taken for numbers."""
 
 
-def as_rows(values: Any, size: int | None, what: str, finite: bool = True) -> Tensor:
-    """Float32 rows ``[B, size]``; one vector ``[size]`` is one row, and a float32 tensor stays the same object.
+def as_rows(
+    values: Any, size: int | None, what: str, finite: bool = True, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Rows ``[B, size]``; one vector ``[size]`` is one row, and a tensor of the type stays the same object.
 
     Args:
         values: numbers of any type.
         size: of a row; None if any will do.
         what: they are, for the message.
         finite: whether they must be; beliefs and planners cope with others.
+        dtype: of the rows.
 
     Raises:
         UserError: if they have another size, are no numbers, or are not finite.
     """
-    rows = as_float32(values, what)
+    rows = as_floats(values, what, dtype)
     rows = rows[None] if rows.dim() == 1 else rows
     if rows.dim() != 2 or (size is not None and rows.shape[1] != size):
         wanted = "numbers" if size is None else f"{size} numbers"
@@ -36,8 +39,8 @@ def as_rows(values: Any, size: int | None, what: str, finite: bool = True) -> Te
     return rows
 
 
-def as_float32(values: Any, what: str) -> Tensor:
-    """Numbers as a float32 tensor of the same shape on the processor: the same object if it is one, and else a copy.
+def as_floats(values: Any, what: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Numbers as a tensor of the same shape on the processor: the same object if it is one, and else a copy.
 
     Raises:
         UserError: if they are something else than real numbers.
@@ -45,7 +48,7 @@ def as_float32(values: Any, what: str) -> Tensor:
     if isinstance(values, Tensor):
         if values.is_complex() or values.is_sparse:
             raise UserError(f"{what} must be real numbers, not a tensor of {values.dtype}")
-        return values.to("cpu", torch.float32)
+        return values.to("cpu", dtype)
     if isinstance(values, np.ma.MaskedArray):
         values = np.where(np.ma.getmaskarray(values), np.nan, values.data)  # what is hidden is not known
     try:
@@ -53,7 +56,7 @@ def as_float32(values: Any, what: str) -> Tensor:
         if array.dtype.kind not in "biufO":
             raise TypeError
         with np.errstate(all="ignore"):  # what leaves float32 is infinite there
-            return torch.from_numpy(np.array(array, dtype=np.float32))
+            return torch.from_numpy(np.array(array, dtype=np.float64)).to(dtype)
     except (TypeError, ValueError):
         kind = type(values).__name__
         hint = "; env.reset() gives a pair: take its first" if isinstance(values, tuple) and len(values) == 2 else ""

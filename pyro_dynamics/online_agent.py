@@ -19,7 +19,7 @@ from pyro_dynamics.diagnostics.prediction.forecast import roll_out
 from pyro_dynamics.diagnostics.verdict import Verdict
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.given_numbers import Numbers, as_float32, as_rows
+from pyro_dynamics.given_numbers import Numbers, as_floats, as_rows
 from pyro_dynamics.io.online_state import FILE, save_online
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.online_belief import OnlineBelief, require_draws, require_level
@@ -204,7 +204,7 @@ class OnlineAgent:
         size = len(self.agent.action_bounds[0])
         with computing(self.threads):
             start = self._row(observation, self.agent.task.state_dim, "observation")
-            rows = as_float32(actions, "actions")
+            rows = as_floats(actions, "actions")
             rows = rows.reshape(-1, 1) if size == 1 and rows.dim() < 2 else rows  # H actions of one number each
             plan = as_rows(rows, size, "each of the actions").detach().clone()
             if not len(plan):
@@ -329,7 +329,7 @@ class OnlineAgent:
 
         A batch of one is taken too, and a single number for a vector of one.
         """
-        row = as_float32(values, what)
+        row = as_floats(values, what)
         if row.numel() != size or row.dim() > 2 or (row.dim() == 2 and len(row) != 1):
             hint = "; make the environment by pyro_dynamics.make, or by its family's make" if "obs" in what else ""
             raise UserError(f"{what} must be a vector of {size} numbers, not of shape {list(row.shape)}{hint}")

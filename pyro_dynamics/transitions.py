@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyro_dynamics.data_files import read_arrays
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.given_numbers import as_float32, as_indices
+from pyro_dynamics.given_numbers import as_floats, as_indices
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Transitions:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         indices = ("environment", "step")
         counts = {name: as_indices(given[name], len(given[name]), 2**31, name) for name in indices}
-        numbers = {name: as_float32(one, name) for name, one in given.items() if name not in indices}
+        numbers = {name: as_floats(one, name) for name, one in given.items() if name not in indices}
         data = Transitions(**numbers, **counts)
         try:
             data._check_shapes()

@@ -153,9 +153,9 @@ class Belief:
         Raises:
             UserError: if the guide has no density.
         """
-        inputs, targets = (
-            as_rows(*one, finite=False) for one in ((inputs, None, "inputs"), (targets, None, "targets"))
-        )
+        kind = next((part.dtype for part in self.guide.parameters()), torch.float32)
+        inputs = as_rows(inputs, None, "inputs", finite=False, dtype=kind)
+        targets = as_rows(targets, None, "targets", finite=False, dtype=kind)
         environment = as_indices(environment, len(inputs), self.environments)
         if not self.infers or len(environment) == 0:
             return
