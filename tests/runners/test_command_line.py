@@ -263,7 +263,7 @@ def test_an_existing_folder_is_never_written_over(run: Path, capsys: pytest.Capt
     [
         ["--context", "1000"],
         ["--context", "steep"],
-        ["--schedule", "0:5,10:-1"],
+        ["--schedule", "0:5,10:1000"],
         ["--schedule", "5:5"],
         ["--schedule", "nonsense"],
         ["--context", "5", "--every", "0"],
