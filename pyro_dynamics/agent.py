@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Independent, Normal
+from torch.distributions import Distribution
 
 from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.control import CEM, MPC, MPCConfig, Planner, TrajectorySampler
 from pyro_dynamics.control.own_planner_check import check_own_planner
 from pyro_dynamics.errors import UserError, last_line
-from pyro_dynamics.given_numbers import Numbers, as_floats, as_indices, as_rows, require_generator
+from pyro_dynamics.given_numbers import Numbers, as_floats, as_indices, as_rows, as_transition, require_generator
 from pyro_dynamics.inference import (
     Belief,
     OfflineConfig,
@@ -298,21 +298,10 @@ class Agent:
         return observation(self.model, inputs, latents.expand(*rows, -1))
 
     def _checked(self, data: Transitions) -> Transitions:
-        """Transitions of any type of number as float32, if they are some of these environments'."""
-        data = data.as_tensors()
-        data.require_within(self.environments, self.task.state_dim, self.task.action_dim, "the transitions")
-        data.require_finite("the transitions")
-        return data
+        return data.checked(self.environments, self.task.state_dim, self.task.action_dim)
 
     def _rows(self, state: Any, action: Any, next_state: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Transitions as float32 rows of one length, ``[B, S]``, ``[B, A]`` and ``[B, S]``."""
-        sizes = (self.task.state_dim, self.task.action_dim, self.task.state_dim)
-        names, given = ("state", "action", "next_state"), (state, action, next_state)
-        rows = [as_rows(*one) for one in zip(given, sizes, names, strict=True)]
-        if len({len(one) for one in rows}) > 1:
-            lengths = ", ".join(f"{len(one)} of {name}" for name, one in zip(names, rows, strict=True))
-            raise UserError(f"a transition has a state, an action and a next_state, and there are {lengths}")
-        return rows[0], rows[1], rows[2]
+        return as_transition(state, action, next_state, self.task.state_dim, self.task.action_dim)
 
     def for_environments(self, environments: int) -> "Agent":
         """An agent with the same dynamics model (shared), and fresh beliefs about other environments.
@@ -402,17 +391,3 @@ class Agent:
             raise UserError(
                 f"the checkpoint is from another architecture than the configuration: {last_line(fault)}"
             ) from None
-
-
-def mixture_pit(location: Tensor, scale: Tensor, targets: Tensor) -> Tensor:
-    """The CDF of an equal mixture of Gaussians at ``targets``, each dimension by itself.
-
-    Args:
-        location: ``[n, M, B, T]``: n draws of e, M members.
-        scale: ``[n, M, B, T]``.
-        targets: what was observed, ``[B, T]``.
-
-    Returns:
-        ``[B, T]``, in [0, 1].
-    """
-    return marginal_cdf(Independent(Normal(location, scale, validate_args=False), 1), targets).mean(dim=(0, 1))

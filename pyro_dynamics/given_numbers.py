@@ -39,6 +39,25 @@ def as_rows(
     return rows
 
 
+def as_transition(
+    state: Any, action: Any, next_state: Any, state_dim: int, action_dim: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Transitions as float32 rows of one length, ``[B, S]``, ``[B, A]`` and ``[B, S]``.
+
+    Raises:
+        UserError: if sizes do not fit, or a number is not finite.
+    """
+    rows = (
+        as_rows(state, state_dim, "state"),
+        as_rows(action, action_dim, "action"),
+        as_rows(next_state, state_dim, "next_state"),
+    )
+    if len({len(one) for one in rows}) > 1:
+        lengths = " and ".join(str(len(one)) for one in rows)
+        raise UserError(f"a transition has a state, an action and a next_state, and there are {lengths} of them")
+    return rows
+
+
 def as_floats(values: Any, what: str, dtype: torch.dtype = torch.float32) -> Tensor:
     """Numbers as a tensor of the same shape on the processor: the same object if it is one, and else a copy.
 

@@ -86,6 +86,17 @@ class Transitions:
         if self.state.shape != self.next_state.shape:
             raise ValueError("state and next_state have different shapes")
 
+    def checked(self, environments: int, state_dim: int, action_dim: int) -> "Transitions":
+        """The same of any type of number as float32, if they are of some of these environments.
+
+        Raises:
+            UserError: naming what does not fit, or is not finite.
+        """
+        data = self.as_tensors()
+        data.require_within(environments, state_dim, action_dim, "the transitions")
+        data.require_finite("the transitions")
+        return data
+
     def require_of(self, environments: int, state_dim: int, action_dim: int, where: str) -> None:
         """Refuse transitions of other environments than those of a run.
 

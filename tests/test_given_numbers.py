@@ -111,7 +111,7 @@ def test_an_agent_refuses_what_does_not_fit_in_one_line(agent: Agent) -> None:
     ):
         with pytest.raises(UserError, match=words):
             agent.act(state, environment, source)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="there are 1 of state, 1 of action, 2 of next_state"):
+    with pytest.raises(UserError, match="there are 1 and 1 and 2 of them"):
         agent.observe(ROW, [0.0], torch.stack([ROW, ROW]), 0, generator)
 
 

@@ -3,12 +3,14 @@ from itertools import count
 import pytest
 import torch
 from scipy.stats import kstest, norm
+from torch import Tensor
+from torch.distributions import Independent, Normal
 
-from pyro_dynamics.agent import mixture_pit
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.prediction.predictive import coverage, pit_histogram
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.models import EnsembleConfig
+from pyro_dynamics.observation import marginal_cdf
 from pyro_dynamics.rollouts.adaptation import adapt
 from pyro_dynamics.runners.common.configuration import RunConfig
 from pyro_dynamics.runners.common.factory import build_group, group_for
@@ -20,6 +22,11 @@ def make_group(agent: str) -> AgentGroup:
     ensemble = EnsembleConfig(members=2, hidden=(8,), weight_decay=(0.0, 0.0))
     config = RunConfig(agent=agent, ensemble=ensemble)  # type: ignore[arg-type]
     return build_group(config, FAMILY, FAMILY.make_vector(FAMILY.train[:1], 5).single_action_space)
+
+
+def mixture_pit(location: Tensor, scale: Tensor, targets: Tensor) -> Tensor:
+    """Of an equal mixture of Gaussians ``[n, M, B, T]`` at targets ``[B, T]``."""
+    return marginal_cdf(Independent(Normal(location, scale, validate_args=False), 1), targets).mean(dim=(0, 1))
 
 
 def test_the_pit_of_one_gaussian_is_its_cdf() -> None:
