@@ -132,8 +132,7 @@ class OnlineAgent:
             UserError: if one has another size, or is not finite, or if both observations are one array.
         """
         task = self.agent.task
-        both = observation, next_observation
-        if all(isinstance(one, np.ndarray) for one in both) and np.shares_memory(*both):
+        if _one_place(observation, next_observation):
             raise UserError(
                 "observation and next_observation are the same array: the environment writes over its observations; "
                 "keep a copy of each before the next step"
@@ -344,3 +343,10 @@ class OnlineAgent:
         parts.append(f"run {self.run}")
         parts.append(f"{self.updates} transitions seen" + (f": {self.belief!r}" if self.agent.belief_dim else ""))
         return f"OnlineAgent({'; '.join(parts)})"
+
+
+def _one_place(*given: Any) -> bool:
+    """Whether two observations are one object, or numbers in the same memory."""
+    arrays = [one.detach().numpy() if isinstance(one, Tensor) and one.device.type == "cpu" else one for one in given]
+    shared = all(isinstance(one, np.ndarray) for one in arrays) and np.shares_memory(*arrays)
+    return shared or given[0] is given[1]
