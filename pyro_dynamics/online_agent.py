@@ -345,8 +345,15 @@ class OnlineAgent:
         return f"OnlineAgent({'; '.join(parts)})"
 
 
-def _one_place(*given: Any) -> bool:
+def _one_place(first: Any, second: Any) -> bool:
     """Whether two observations are one object, or numbers in the same memory."""
-    arrays = [one.detach().numpy() if isinstance(one, Tensor) and one.device.type == "cpu" else one for one in given]
-    shared = all(isinstance(one, np.ndarray) for one in arrays) and np.shares_memory(*arrays)
-    return shared or given[0] is given[1]
+    if first is second:
+        return True
+    one, other = _as_memory(first), _as_memory(second)
+    return isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and np.shares_memory(one, other)
+
+
+def _as_memory(given: Any) -> Any:
+    """The numbers of a tensor as an array over the same memory, where numpy has its kind; else what was given."""
+    plain = isinstance(given, Tensor) and given.dtype in (torch.float32, torch.float64)
+    return given.detach().numpy() if plain and given.layout == torch.strided and given.device.type == "cpu" else given
