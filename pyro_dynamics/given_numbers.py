@@ -65,7 +65,7 @@ def as_floats(values: Any, what: str, dtype: torch.dtype = torch.float32) -> Ten
         UserError: if they are something else than real numbers.
     """
     if isinstance(values, Tensor):
-        if values.is_complex() or values.is_sparse:
+        if values.is_complex() or values.is_sparse or values.is_quantized or values.is_meta:
             raise UserError(f"{what} must be real numbers, not a tensor of {values.dtype}")
         return values.to("cpu", dtype)
     if isinstance(values, np.ma.MaskedArray):

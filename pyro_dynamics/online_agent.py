@@ -132,8 +132,7 @@ class OnlineAgent:
             UserError: if one has another size, or is not finite, or if both observations are one array.
         """
         task = self.agent.task
-        both = observation, next_observation
-        if all(isinstance(one, np.ndarray) for one in both) and np.shares_memory(*both):
+        if _one_place(observation, next_observation):
             raise UserError(
                 "observation and next_observation are the same array: the environment writes over its observations; "
                 "keep a copy of each before the next step"
@@ -344,3 +343,17 @@ class OnlineAgent:
         parts.append(f"run {self.run}")
         parts.append(f"{self.updates} transitions seen" + (f": {self.belief!r}" if self.agent.belief_dim else ""))
         return f"OnlineAgent({'; '.join(parts)})"
+
+
+def _one_place(first: Any, second: Any) -> bool:
+    """Whether two observations are one object, or numbers in the same memory."""
+    if first is second:
+        return True
+    one, other = _as_memory(first), _as_memory(second)
+    return isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and np.shares_memory(one, other)
+
+
+def _as_memory(given: Any) -> Any:
+    """The numbers of a tensor as an array over the same memory, where numpy has its kind; else what was given."""
+    plain = isinstance(given, Tensor) and given.dtype in (torch.float32, torch.float64)
+    return given.detach().numpy() if plain and given.layout == torch.strided and given.device.type == "cpu" else given

@@ -1,7 +1,7 @@
 """Numbers that a network cannot learn from as they stand, found in transitions and said in words."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ DIGITS = 0.02
 """Digits are lost where rounding is more than this share of the spread of the changes."""
 OUTLYING = 100.0
 """A row is an outlier this many times as far out as 98 % of all."""
+REPEATED = 0.05
+"""Share of rows that may have state and action of another one."""
 SHOWN = 3
 """So many entries are named, of more the number alone."""
 
@@ -138,6 +140,51 @@ def outliers(state: np.ndarray, next_state: np.ndarray, place: Callable[[int], s
     if not found:
         return ""
     return f"a few rows decide the scale of all: {_listed(found)}: if a sensor failed there, leave these rows out"
+
+
+def repeated(state: np.ndarray, action: np.ndarray, next_state: np.ndarray, environment: np.ndarray) -> str:
+    """A warning where many rows are there more than once; else nothing.
+
+    Rows that do not move, and states of whole numbers, may well be.
+
+    Args:
+        state: ``[N, S]``.
+        action: ``[N, A]``.
+        next_state: ``[N, S]``.
+        environment: ``[N]``.
+    """
+    whole: np.ndarray = np.ascontiguousarray(np.concatenate([state, action, environment[:, None]], 1, dtype=np.float64))
+    group = np.unique(whole.view(np.dtype((np.void, whole.itemsize * whole.shape[1]))), return_inverse=True)[1].ravel()
+    counted = (next_state != state).any(1) & (state % 1 != 0).any(1)
+    again = int((np.bincount(group) - 1)[np.bincount(group, counted) > 0].sum())
+    if again < REPEATED * len(state):
+        return ""
+    return (
+        f"{again} of {len(state)} rows have the state and action of another row of their environment, to the last "
+        "digit: rows that are there twice count twice, and copies of what is held out are trained on: leave them out"
+    )
+
+
+def other_units(blocks: Mapping[str, np.ndarray], names: Sequence[str] = ()) -> str:
+    """A warning where an angle seems to be in degrees in some of the data and in radians in the rest; else nothing.
+
+    Args:
+        blocks: states ``[n, S]`` by what they are called.
+        names: of the S entries.
+    """
+    found = []
+    far = {what: np.abs(state).max(0) for what, state in blocks.items()}
+    spread = {what: state.std(0) for what, state in blocks.items()}
+    for entry in range(len(next(iter(far.values())))):
+        least, most = (pick(spread, key=lambda what: spread[what][entry]) for pick in (min, max))
+        ratio = spread[most][entry] / max(spread[least][entry], 1e-30)
+        turns = far[least][entry] <= 1.01 * 2 * math.pi < far[most][entry] <= 1.01 * 360
+        if turns and 0.5 < ratio / math.degrees(1) < 2:
+            found.append(
+                f"{_name(names, entry)} goes to {far[least][entry]:.3g} in {least} and to {far[most][entry]:.3g} in "
+                f"{most}"
+            )
+    return f"{_listed(found)}: if that is an angle, radians and degrees are mixed: convert one of them" if found else ""
 
 
 def _name(names: Sequence[str], entry: Any) -> str:

@@ -26,6 +26,7 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.processor import set_threads
+from pyro_dynamics.rollouts.context_check import check_context
 from pyro_dynamics.rollouts.progress import Progress
 from pyro_dynamics.rollouts.task_check import check_task
 from pyro_dynamics.rollouts.trackers.contract import TrackerName, open_tracker, require_tracker
@@ -252,6 +253,8 @@ def warn_of_task(config: RunConfig, family: Family, step_limit: float | None) ->
     for warning in check_task(family.make_task(), environments, config.seed, config.steps):
         print(f"warning: {warning}", file=sys.stderr)
     environments.close()
+    if warning := check_context(family, config.seed, config.steps, step_limit):
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def parse(arguments: Sequence[str]) -> TrainFlags:

@@ -329,6 +329,10 @@ def test_an_observation_that_is_written_over_stays_as_it_was_seen(run: Path) -> 
         agent.update(buffer, np.zeros(1, dtype=np.float32), buffer.copy())
     with pytest.raises(UserError, match="the same array"):
         agent.update(buffer, np.zeros(1), buffer)
+    same = [0.1, 0.2, 0.3]
+    for both in ((same, same), (torch.from_numpy(buffer), buffer), (torch.from_numpy(buffer),) * 2):
+        with pytest.raises(UserError, match="the same array"):
+            agent.update(both[0], np.zeros(1), both[1])
     assert_allclose(agent.observed().state[:, 0].numpy(), np.cos([0.1, 0.2]), rtol=1e-6)
 
 

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from pyro_dynamics.unusual_numbers import far_outside, likely_angles, lost_digits, outliers
+from pyro_dynamics.unusual_numbers import far_outside, likely_angles, lost_digits, other_units, outliers, repeated
 
 
 @pytest.fixture
@@ -92,3 +92,46 @@ def test_many_entries_are_counted() -> None:
     said = far_outside(np.zeros(9), np.zeros(9), np.full((4, 9), 2.0))[1]
     assert said.count("stood still") == 3
     assert said.endswith(", and 6 more")
+
+
+def walks(rng: np.random.Generator) -> list[np.ndarray]:
+    """State, action, next state and environment of two walks of 100 steps."""
+    parts = [walk(rng, 0.1, 100) for _ in range(2)]
+    state, next_state = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return [state, rng.normal(size=(200, 1)), next_state, np.repeat([0, 1], 100)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.r_[0:200, 0:200],  # a file and its copy
+        np.repeat(np.arange(200), 2),  # each row twice, one below the other
+        np.r_[0:200, 40:60],  # a piece of it
+    ],
+)
+def test_rows_that_are_there_twice_are_named(rng: np.random.Generator, rows: np.ndarray) -> None:
+    given = walks(rng)
+    assert repeated(*given) == ""
+    assert f"{len(rows) - 200} of {len(rows)} rows have the state and action" in repeated(*(one[rows] for one in given))
+
+
+def test_rows_at_rest_and_on_a_grid_may_repeat(rng: np.random.Generator) -> None:
+    state, action, next_state, environment = walks(rng)
+    still = np.full_like(state, 0.5)
+    assert repeated(still, np.zeros_like(action), still, environment) == ""
+    assert repeated(np.round(10 * state), action > 0, np.round(10 * next_state), environment) == ""
+
+
+@pytest.mark.parametrize(("turn", "factor"), [(math.pi, 180 / math.pi), (1.5, 180 / math.pi), (2 * math.pi, 57.3)])
+def test_degrees_beside_radians_are_named(rng: np.random.Generator, turn: float, factor: float) -> None:
+    angles = rng.uniform(-1, 1, (2, 300, 2)) * [turn, 1.0]
+    assert other_units({"a": angles[0], "b": angles[1]}, ("angle", "speed")) == ""
+    words = other_units({"a": angles[0], "b": angles[1] * [factor, 1.0]}, ("angle", "speed"))
+    assert words.startswith("angle goes to")
+    assert "radians and degrees are mixed" in words
+
+
+def test_a_larger_swing_is_no_other_unit(rng: np.random.Generator) -> None:
+    swings = rng.uniform(-1, 1, (2, 300, 1))
+    assert other_units({"a": swings[0], "b": 3 * swings[1]}) == ""
+    assert other_units({"a": swings[0], "b": 1000 * swings[1]}) == ""

@@ -12,7 +12,7 @@ from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.transitions import Transitions
-from pyro_dynamics.unusual_numbers import lost_digits
+from pyro_dynamics.unusual_numbers import lost_digits, other_units, repeated
 
 ENVIRONMENT = "environment"
 """The default column that identifies environments."""
@@ -133,8 +133,17 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
     lost = (lost_digits(log.state, log.next_state) for log in logs)  # before they are rounded to float32
     notes = [note for log in logs for note in log.notes]
     notes += [f"{log.name}: {words}" for log, words in zip(logs, lost, strict=True) if words]
+    rows = (part.numpy() for part in (data.state, data.action, data.next_state, data.environment))
+    notes += [words for words in (repeated(*rows), other_units(_blocks(logs, data, labels))) if words]
     episodic = all(log.episode is not None for log in logs)
     return LoggedData(data, episode, episodic, labels, group or "data set", rewarded, (low, high), tuple(notes))
+
+
+def _blocks(logs: Sequence[Log], data: Transitions, labels: Sequence[Context]) -> dict[str, np.ndarray]:
+    """The states of each log, and of each environment, by what they are called."""
+    several = {log.name: log.state for log in logs} if len(logs) > 1 else {}
+    environment = data.environment.numpy()
+    return several | {f"environment {label(one)}": data.state.numpy()[environment == k] for k, one in enumerate(labels)}
 
 
 def _column(log: Log, group: str | None) -> np.ndarray:

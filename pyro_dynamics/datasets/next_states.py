@@ -8,6 +8,11 @@ import numpy as np
 from pyro_dynamics.datasets.logged_data import Log
 from pyro_dynamics.errors import UserError
 
+RANDOM = 0.8
+"""Rows are not in order where the squared changes of all entries are this share of those between rows at random."""
+FEWEST = 50
+"""Rows by which that is judged."""
+
 
 def with_next_states(log: Log, grouping: Sequence[np.ndarray]) -> Log:
     """The log with next states, without the last row of each episode, which has none.
@@ -25,6 +30,7 @@ def with_next_states(log: Log, grouping: Sequence[np.ndarray]) -> Log:
     keys = [np.unique(column, return_inverse=True)[1] for column in grouping]
     if log.episode is not None:
         keys.append(np.unique(log.episode, return_inverse=True)[1])
+    ordered = log.step is not None
     sorting = [*keys, log.step] if log.episode is not None and log.step is not None else keys
     order = np.lexsort(sorting[::-1]) if sorting else np.arange(len(log))  # stable; its last key decides first
     same = np.ones(len(log) - 1, dtype=bool)
@@ -45,7 +51,26 @@ def with_next_states(log: Log, grouping: Sequence[np.ndarray]) -> Log:
         f"{log.name}: the next state is the state of the next row of the same episode; {dropped} of {len(log)} rows, "
         "the last of each episode, have none and are left out"
     )
-    return replace(log.select(rows, note), next_state=log.state[order[kept + 1]], episode=pieces)
+    log = replace(log.select(rows, note), next_state=log.state[order[kept + 1]], episode=pieces)
+    if ordered or not _unordered(log.state, log.next_state, pieces):
+        return log
+    words = (
+        "the states of rows that follow one another are as far apart as those of any two rows of an episode: if the "
+        "rows are not in the order of time, give a column step, or sort them"
+    )
+    return replace(log, notes=(*log.notes, f"{log.name}: {words}"))
+
+
+def _unordered(state: np.ndarray, next_state: np.ndarray, pieces: np.ndarray) -> bool:
+    """Whether changes are as large, in every entry, as they are between rows at random (von Neumann's ratio)."""
+    if len(state) < FEWEST:
+        return False
+    number = np.unique(pieces, return_inverse=True)[1]
+    counts = np.bincount(number)[:, None]
+    means = np.stack([np.bincount(number, column) for column in state.T], axis=1) / counts
+    spread = np.square(state - means[number]).sum(0) / max(1, len(state) - len(counts))
+    change = np.square(next_state - state).mean(0)
+    return bool((change >= RANDOM * 2 * spread)[spread > 0].all() and (spread > 0).any())
 
 
 def _refuse_repeated(log: Log, order: np.ndarray, repeated: np.ndarray) -> None:

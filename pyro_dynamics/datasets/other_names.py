@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from pyro_dynamics.datasets.columns import plain
+from pyro_dynamics.datasets.columns import plain, refuse_gaps
 from pyro_dynamics.errors import UserError
 
 NAMES = {"observations": "state", "actions": "action", "next_observations": "next_state", "rewards": "reward"}
@@ -45,6 +45,7 @@ def episodes_by_ends(where: str, columns: Mapping[str, np.ndarray], rows: int) -
             raise UserError(
                 f"{where}: {name} is {column.dtype} {list(column.shape)}, and must be true or false [{rows}]"
             )
+        refuse_gaps(where, name, column)  # NaN would be true
         ends |= column.astype(bool)
     return np.cumsum(ends) - ends if there else None
 

@@ -1,5 +1,6 @@
 """A wrapper that checks an environment: its errors name the fault, the context and the step."""
 
+import copy
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -37,6 +38,8 @@ class TookTooLong(BaseException):
 
 class CheckedEnv(gymnasium.Wrapper, RecordConstructorArgs):
     """Checks an environment: whether it raises, hangs, or returns non-finite numbers or another shape.
+
+    What it gives and gets are copies: some environments write each observation over the last one, or into the action.
 
     A fault is raised as :class:`~pyro_dynamics.errors.EnvironmentFault`, with the environment's own exception as its
     cause. Where it is ``tolerant`` the fault is in ``info["fault"]`` instead, and the environment is not stepped,
@@ -76,13 +79,13 @@ class CheckedEnv(gymnasium.Wrapper, RecordConstructorArgs):
         if wrong:
             return self._last, self._fail(wrong)
         self._last = np.array(observation)
-        return observation, info if self.index is None else {}
+        return self._last.copy(), info if self.index is None else {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         if self._broken:
             return self._last, 0.0, False, False, {}
         try:
-            observation, reward, terminated, truncated, info = self._in_time(self.env.step, action)
+            observation, reward, terminated, truncated, info = self._in_time(self.env.step, copy.copy(action))
         except UserError:
             raise
         except (Exception, TookTooLong) as fault:
@@ -93,7 +96,7 @@ class CheckedEnv(gymnasium.Wrapper, RecordConstructorArgs):
             return self._last, 0.0, False, False, self._fail(wrong)
         self._step += 1
         self._last = np.array(observation)
-        return observation, reward, bool(terminated), bool(truncated), info if self.index is None else {}
+        return self._last.copy(), reward, bool(terminated), bool(truncated), info if self.index is None else {}
 
     def _reset(self, seed: int | None, options: dict[str, Any] | None) -> Any:
         try:
@@ -116,8 +119,10 @@ class CheckedEnv(gymnasium.Wrapper, RecordConstructorArgs):
         """What is wrong with an observation; empty if it is valid."""
         try:
             values = np.asarray(observation)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RuntimeError):  # the last one of a tensor that requires a gradient
             return f"the observation is no array but {_short(observation)}"
+        if np.ma.is_masked(observation):
+            return "the observation is masked, and what is under the mask would be taken"
         if values.shape != self._shape:
             return f"the observation has the shape {list(values.shape)}, not {list(self._shape or ())}"
         if values.dtype != self._dtype and not np.can_cast(values.dtype, self._dtype, "same_kind"):

@@ -54,8 +54,9 @@ def split_context(value: Any, parameters: Sequence[str]) -> list[Any]:
             raise _misread(value, parameters)
         return [value[name] for name in parameters]
     if single:
-        return [value[0] if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 1 else value]
-    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != len(parameters):
+        listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        return [value[0] if listed and len(value) == 1 else value]
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence) or len(value) != len(parameters):
         raise _misread(value, parameters)
     return list(value)
 

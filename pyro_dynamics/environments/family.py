@@ -65,9 +65,9 @@ class Family:
         object.__setattr__(self, "test", test)
         if not self.train or not self.test_contexts:
             raise UserError(f"family {self.name} needs contexts to train on and to test on")
-        twice = next((context for index, context in enumerate(self.train) if context in self.train[:index]), None)
-        if twice is not None:
-            raise UserError(f"family {self.name} has the training context {twice} twice")
+        for index, context in enumerate(self.train):  # 0.3 and 0.1 + 0.2 would be two environments
+            if any(_equal(one, context) for one in self.train[:index]):
+                raise UserError(f"family {self.name} has the training context {context} twice")
 
     def _given(self, what: str, contexts: Any) -> tuple[Context, ...]:
         found = given_contexts(f"family {self.name}: {what}", contexts, self.parameters, self.units)
@@ -250,3 +250,10 @@ class Family:
         for guard, context in zip(checked_envs(vector), contexts, strict=True):
             guard.index = contexts.index(context)  # environments with the same context share its index
         return vector
+
+
+def _equal(first: Context, second: Context) -> bool:
+    """Whether two contexts are the same but for rounding, of numbers of any size."""
+    if isinstance(first, str) or isinstance(second, str):
+        return first == second
+    return np.allclose(numbers(first), numbers(second), rtol=1e-6, atol=0.0)

@@ -1,6 +1,6 @@
 """Contexts as a user gives them to a family: of numpy, torch or Python, as lists or arrays."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from pyro_dynamics.environments.contexts import Context, as_context, parse_number, split_context
@@ -22,7 +22,7 @@ def given_contexts(where: str, given: Any, parameters: Sequence[str], units: Seq
     if isinstance(given, Set):
         raise UserError(f"{where} is a set, whose order differs from one run to the next: give a tuple")
     values = _of_python(given)
-    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+    if isinstance(values, str | bytes | Mapping) or hasattr(values, "columns") or not hasattr(values, "__iter__"):
         raise UserError(f"{where} must be a tuple of contexts, not {given!r}")
     try:
         contexts = tuple(_context(value, parameters, units) for value in values)
@@ -36,7 +36,7 @@ def given_contexts(where: str, given: Any, parameters: Sequence[str], units: Seq
 def _context(given: Any, parameters: Sequence[str], units: Sequence[str]) -> Context:
     value = _of_python(given)
     if isinstance(value, str) and len(parameters) == 1:
-        return value
+        return str.__str__(value)  # of a text that is a member of an enumeration too, which prints its name
     values = [_of_python(one) for one in split_context(value, parameters)]
     for one in values:
         if isinstance(one, bool):

@@ -91,3 +91,22 @@ def test_next_states_of_another_episode_are_named() -> None:
         "in 54 of 54 places within an episode the next state is not the state of the following row, first in row 0"
         in note
     )
+
+
+def smooth() -> dict[str, Any]:
+    """Six episodes of ten steps of a slow swing, without next states and steps."""
+    time = np.arange(STEPS) * 0.3 + np.arange(EPISODES)[:, None]
+    state = np.stack([np.sin(time), np.cos(time)], axis=2).reshape(-1, 2)
+    return {"state": state, **{name: whole()[name] for name in ("action", "episode", "environment")}}
+
+
+NOT_IN_ORDER = "as far apart as those of any two rows of an episode"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_are_not_in_the_order_of_time_are_named(seed: int) -> None:
+    assert not any(NOT_IN_ORDER in note for note in read(smooth()).notes)
+    shuffled = select(smooth(), np.random.default_rng(seed).permutation(EPISODES * STEPS))
+    assert any(NOT_IN_ORDER in note for note in read(shuffled).notes)
+    counted = {**shuffled, "step": select(whole(), np.random.default_rng(seed).permutation(EPISODES * STEPS))["step"]}
+    assert not any(NOT_IN_ORDER in note for note in read(counted).notes)

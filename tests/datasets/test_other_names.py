@@ -129,3 +129,11 @@ def test_hdf5_of_others_is_data_alone(tmp_path: Path) -> None:
         content["episode_0/actions"] = np.zeros((3, 1))
     with pytest.raises(UserError, match="name the folder of the data set"):
         read_data(tmp_path / "episodes.hdf5")
+
+
+@pytest.mark.parametrize("name", ["timeouts", "terminals", "truncations"])
+def test_a_gap_among_the_ends_is_no_end(name: str) -> None:
+    ends = np.zeros(72)
+    ends[[3, 40]] = np.nan
+    with pytest.raises(UserError, match=rf"{name} is empty in row 3 \(2 of 72 rows\)"):
+        read_data({**D4RL, name: ends}, GROUP)

@@ -5,11 +5,13 @@ import json
 import re
 import sys
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
+import pandas
 import pytest
 import torch
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
@@ -432,3 +434,84 @@ def test_a_family_is_loaded_from_a_module_in_the_current_folder(
         find_family("someones_families:broken")
     with pytest.raises(ModuleNotFoundError, match="a_module_that_is_missing"):
         find_family("someones_broken:good")
+
+
+class Reused(gymnasium.Env):
+    """Writes each observation over the last one, and scales the action that it is given in place."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,))
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+    def __init__(self, gain: float) -> None:
+        self.gain, self.place = gain, np.zeros(1, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place[:] = 0.0
+        return self.place, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        action *= self.gain
+        self.place += action
+        return self.place, 0.0, False, False, {}
+
+
+def moved(state: Any, action: Any, next_state: Any, context: Any) -> Any:
+    return (next_state - state)[..., 0]
+
+
+def test_what_an_environment_writes_over_stays_as_it_was_given() -> None:
+    family = Family("reused", Reused, "gain", "", (0.5,), (1.0,), lambda: BoxTask(Reused(1.0), moved))
+    env, action = family.make(0.5, 5), np.ones(1, np.float32)
+    seen = [env.reset(seed=0)[0], *(env.step(action)[0] for _ in range(3))]
+    np.testing.assert_allclose(seen, [[0.0, 0.0], [0.5, 0.5], [1.0, 0.5], [1.5, 0.5]])  # place, and how far it went
+    assert action.tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (torch.zeros(1, requires_grad=True), "the observation is no array but Tensor"),
+        (np.ma.array([3.0], mask=[True], dtype=np.float32), "the observation is masked"),
+        (np.ma.array([3.0], mask=True), "the observation is masked"),
+    ],
+)
+def test_observations_that_hide_their_numbers_are_named(given: Any, words: str) -> None:
+    class Hiding(Reused):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+            return given, {}
+
+    family = Family("hiding", Hiding, "gain", "", (0.5,), (1.0,), lambda: BoxTask(Reused(1.0)))
+    with pytest.raises(EnvironmentFault, match=words):
+        family.make(0.5, 5).reset(seed=0)
+
+
+class Ground(str, Enum):  # noqa: UP042  a StrEnum prints its value, and this its name
+    ICE, SAND = "ice", "sand"
+
+
+def test_names_of_an_enumeration_are_texts() -> None:
+    family = Family("ground", Reused, "gain", "", tuple(Ground), ("mud",), PendulumTask)
+    assert [type(one) for one in family.train] == [str, str]
+    assert [f"{one}" for one in family.train] == ["ice", "sand"]
+
+
+@pytest.mark.parametrize(
+    ("train", "words"),
+    [
+        ((0.3, 0.1 + 0.2), "the training context 0.30000000000000004 twice"),
+        ((0.1, np.float32(0.1)), "the training context 0.1000000[0-9]* twice"),
+        (((1.0,), 1.0 + 1e-12), "the training context 1.0[0-9]* twice"),
+        ((b"a", b"b"), "m must be a number of kg, not b'a'"),
+        (np.array(["x", "y"], dtype="S1"), "m must be a number of kg, not b'x'"),
+        ({"light": 1.0, "heavy": 2.0}, "train must be a tuple of contexts, not {'light'"),
+        (pandas.DataFrame({"m": [1.0, 2.0]}), "train must be a tuple of contexts"),
+    ],
+)
+def test_contexts_that_would_be_others_are_refused(train: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        replace(FAMILY, parameter="m", unit="kg", train=train, test=(1.5,))
+
+
+def test_small_contexts_are_different_ones() -> None:
+    assert replace(FAMILY, parameter="m", unit="kg", train=(1e-8, 2e-8), test=(1.5,)).train == (1e-8, 2e-8)

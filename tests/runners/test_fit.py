@@ -11,9 +11,12 @@ from commands import refused
 from logged_pendulums import SMALL, pendulum_log, saved
 
 from pyro_dynamics.agent_group import AgentGroup
+from pyro_dynamics.datasets.sources import read_data
+from pyro_dynamics.environments import find_family
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners import adapt
 from pyro_dynamics.runners.common.factory import load_run
+from pyro_dynamics.runners.fit import other_rewards
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.transitions import Transitions
 
@@ -403,3 +406,22 @@ def test_a_row_that_decides_all_scales_and_digits_that_are_lost_are_named(
         in printed.err
     )
     assert "the numbers are too large for their changes: state 0 (about 4.5e+06" in printed.out
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (lambda one: {"reward": np.roll(one["reward"], 1)}, "each is that of the row before it: move the column"),
+        (lambda one: {"reward": np.roll(one["reward"], -1)}, "each is that of the row after it: move the column"),
+        (lambda one: {name: one[name][:, [1, 0, 2]] for name in ("state", "next_state")}, "another order"),
+        (lambda one: {"action": 10 * one["action"]}, "other units"),
+        (lambda one: {"reward": -one["reward"]}, "another meaning"),
+    ],
+)
+def test_rewards_that_are_not_those_of_the_family_are_named(changes: Any, words: str) -> None:
+    log, task = pendulum_log((2.0, 6.0)), find_family("pendulum-gravity").make_task()
+    found = [read_data({**log, **some}, "gravity").transitions for some in ({}, changes(log))]
+    assert other_rewards(found[0], task, "pendulum-gravity", str) == ""
+    warning = other_rewards(found[1], task, "pendulum-gravity", str)
+    assert "the logged rewards are not those of the family pendulum-gravity in" in warning
+    assert words in warning
