@@ -19,6 +19,7 @@ from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, flag_values, online_defaults
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.common.limits import read_flags
+from pyro_dynamics.runners.common.result_names import name_of_flags
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.transitions import Transitions
 
@@ -37,7 +38,7 @@ class CalibrateFlags:
     --update-while-training, from these episodes too).
     The largest temperature is chosen at which at least 85 % of the belief's central 90 % regions cover it, over the
     second half of each episode. Prints a table and the flag for `adapt` and `evaluate`, and stores both in
-    DIR/calibration.json, with a figure in the same folder.
+    DIR/calibration.json, with a figure in the same folder; other flags have files of their own.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -52,7 +53,8 @@ class CalibrateFlags:
     checkpoint: int | None = None
     """Round whose checkpoint and episodes are taken; the newest by default."""
     out: Path | None = None
-    """Where the table goes; DIR/calibration.json by default."""
+    """Where the table goes, and its figure beside it as .png; DIR/calibration.json by default, with the flags in its
+    name that are not the defaults."""
     threads: int = 1
     """Processor threads."""
 
@@ -71,6 +73,8 @@ def parse(arguments: Sequence[str]) -> CalibrateFlags:
         raise UserError("--temperatures needs one or more numbers in (0, 1]")
     if flags.steps is not None and flags.steps < 2:
         raise UserError(f"--steps must be at least 2, not {flags.steps}")
+    if flags.out is not None and flags.out.suffix.lower() == ".png":
+        raise UserError(f"--out {flags.out} names the table, such as {flags.out.stem}.json: its figure goes beside it")
     return replace(flags, temperatures=tuple(sorted(set(flags.temperatures), reverse=True)))
 
 
@@ -81,7 +85,7 @@ def main(arguments: Sequence[str]) -> None:
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
     refuse_without_latent(config)
     m, episodes = held_out(folder, family, flags)
-    out = ensure_parent(flags.out or folder.path / "calibration.json")
+    out = ensure_parent(flags.out or folder.path / f"calibration{name_of(flags)}.json")
 
     agent = trained.agents[0]
     with progress_bar(total=len(flags.temperatures) * len(episodes), unit="step") as bar:
@@ -120,6 +124,16 @@ def main(arguments: Sequence[str]) -> None:
     write_bytes(out.with_suffix(".png"), draw_calibration(table, chosen.temperature))
     online = f"--belief {flags.online.belief} --update {flags.online.update} --temperature {chosen.temperature:g}"
     print(f"\nuse with adapt and evaluate: {online}\nresults: {out}\nfigure: {out.with_suffix('.png')}")
+
+
+def name_of(flags: CalibrateFlags) -> str:
+    """The part of the default file's name from flags that change the numbers."""
+    own = online_defaults([str(flags.dir)])
+    names = ("temperatures", "steps", "seed", "checkpoint")
+    given, usual = ({name: getattr(of, name) for name in names} for of in (flags, CalibrateFlags(flags.dir)))
+    for values in (given, usual):
+        values["temperatures"] = tuple(map(str, values["temperatures"]))
+    return name_of_flags(given, usual, flags.online, own)
 
 
 def refuse_without_latent(config: RunConfig) -> None:

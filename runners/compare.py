@@ -41,6 +41,9 @@ def main(arguments: Sequence[str]) -> None:
     flags = read_flags(CompareFlags, "compare", arguments)
     if not flags.dirs:
         raise UserError("name at least one run folder to compare")
+    ending: Any = flags.out.suffix.lstrip(".") or "png"
+    if ending not in get_args(FigureFormat):
+        raise UserError(f"--out {flags.out}: a figure ends in .{', .'.join(get_args(FigureFormat))}")
     folders: list[RunFolder] = []
     configs: list[RunConfig] = []
     returns: list[list[float]] = []
@@ -51,6 +54,8 @@ def main(arguments: Sequence[str]) -> None:
         if (path / FILE).is_file():
             raise UserError(f"{path} was fitted to logged data, and has no rounds to compare: diagnose it")
         returns.append(mean_returns(folder))
+    if not 0 <= flags.since < (longest := max(map(len, returns))):
+        raise UserError(f"--since must be a round from 0 to {longest - 1}, the last, not {flags.since}")
     families = {config.family for config in configs}
     if len(families) > 1:
         raise UserError(f"runs of different families cannot be compared: {', '.join(sorted(families))}")
@@ -63,9 +68,8 @@ def main(arguments: Sequence[str]) -> None:
     ensure_parent(flags.out)
     from pyro_dynamics.plots.figures import draw_comparison  # here, as matplotlib takes long
 
-    ending: Any = flags.out.suffix.lstrip(".")
     drawn = draw_comparison(curves, families.pop())
-    write_bytes(flags.out, drawn.rendered(ending if ending in get_args(FigureFormat) else "png"))
+    write_bytes(flags.out, drawn.rendered(ending))
     width = max(14, *(len(name) + 2 for name in curves))
     print(f"{'agent':<{width}}{'runs':>5}  mean return, rounds {flags.since} to the last, of each run")
     for name, runs in curves.items():

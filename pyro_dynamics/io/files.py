@@ -33,14 +33,22 @@ def make_folder(path: Path) -> Path:
     return path
 
 
+RUN_FILES, RUN_FOLDERS = {"config.json", "metrics.jsonl", "lock"}, {"transitions", "checkpoints"}
+"""What a run consists of: no result may be written over it."""
+
+
 def ensure_parent(file: Path) -> Path:
     """Make the folder of a file, before the work whose results the file shall hold.
 
     Raises:
-        UserError: if it cannot be made or written into, or the file is a folder.
+        UserError: if it cannot be made or written into, or the file is a folder, or a part of a run.
     """
     if file.is_dir():
         raise UserError(f"{file} is a folder: name a file in it")
+    place = file.resolve()
+    run = place.parent.parent if place.parent.name in RUN_FOLDERS else place.parent if place.name in RUN_FILES else None
+    if run is not None and (run / "config.json").is_file():
+        raise UserError(f"{file} is a part of the run in {run}: choose another name")
     make_folder(file.parent)
     return file
 

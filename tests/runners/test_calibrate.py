@@ -1,6 +1,7 @@
 """The temperature of the online belief: the measures by themselves, and the command as a person types it."""
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,11 +31,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def made_in(run: Path) -> Path:
+    """The table of 1, 0.5 and 0.1 that the members share."""
+    return run / "calibration-temperatures=1.0,0.5,0.1-belief_per=ensemble.json"
+
+
 def test_calibrate_prints_a_table_and_the_flag_to_use(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shared = ["--belief-per", "ensemble"]  # of members that differ the mixture may also become narrower
     assert main(["calibrate", str(run), *FAST, *shared, "--temperatures", "0.1", "1", "0.5", "0.5"]) == 0
     printed = capsys.readouterr().out
-    stored = json.loads((run / "calibration.json").read_text())
+    stored = json.loads(made_in(run).read_text())
     assert [row["temperature"] for row in stored["temperatures"]] == [1.0, 0.5, 0.1]
     assert (stored["round"], stored["steps"]) == (1, 25)
     assert (stored["online"]["belief"], stored["online"]["update"]) == ("changepoint", "kalman")
@@ -47,7 +53,7 @@ def test_calibrate_prints_a_table_and_the_flag_to_use(run: Path, capsys: pytest.
     assert spreads == sorted(spreads)  # a lower temperature leaves the belief wider
     assert f"--belief changepoint --update kalman --temperature {stored['temperature']:g}" in printed
     assert sum(line.split()[0] in ("1", "0.5", "0.1") for line in printed.splitlines() if line.strip()) >= 3
-    assert (run / "calibration.png").read_bytes().startswith(b"\x89PNG")
+    assert made_in(run).with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     flags = ["--context", "5", "--steps", "3", "--quiet", *FAST, "--temperature", f"{stored['temperature']:g}"]
     assert main(["adapt", str(run), *flags]) == 0
 
@@ -62,6 +68,14 @@ def test_same_seed_same_table_and_the_paper_s_update_works_too(run: Path, tmp_pa
         tables.append(out.read_bytes())
     assert tables[0] == tables[1]
     assert json.loads(tables[0])["steps"] == 6
+
+
+def test_other_settings_have_tables_of_their_own(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("calibration*"))
+    for flags in (["--belief", "power"], ["--seed", "1"], ["--temperatures", "1"]):
+        assert main(["calibrate", str(tmp_path / "run"), "--steps", "2", *flags]) == 0
+    assert len(list((tmp_path / "run").glob("calibration*.json"))) == 3
+    assert "names the table" in refused(["calibrate", str(run), "--out", str(tmp_path / "table.png")], capsys)
 
 
 def test_adapt_reports_coverage_and_the_verdict(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

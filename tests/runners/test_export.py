@@ -13,7 +13,7 @@ import minari
 import numpy as np
 import pytest
 import torch
-from commands import refused
+from commands import files_of, refused
 from gymnasium.spaces import Box
 from logged_pendulums import SMALL, pendulum_log, saved
 from minari.data_collector import EpisodeBuffer
@@ -223,3 +223,11 @@ def test_damaged_data_sets_are_reported_in_one_line(datasets: Path, capsys: pyte
     metadata = file.with_name("metadata.json")
     metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"total_episodes": 0, "total_steps": 0}))
     assert "gravity-v0 holds no transitions" in refused(["fit", "gravity-v0"], capsys)
+
+
+@pytest.mark.parametrize("part", ["config.json", "metrics.jsonl", "transitions/round-001.npz", "checkpoints/mine.npz"])
+def test_no_part_of_a_run_is_written_over(run: Path, part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = files_of(run)
+    for flags in (["export", str(run), "--npz"], ["export", str(run), "--csv"], ["evaluate", str(run), "--out"]):
+        assert "is a part of the run" in refused([*flags, str(run / part)], capsys)
+    assert files_of(run) == before
