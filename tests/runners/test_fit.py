@@ -420,7 +420,7 @@ def test_a_row_that_decides_all_scales_and_digits_that_are_lost_are_named(
 )
 def test_rewards_that_are_not_those_of_the_family_are_named(changes: Any, words: str) -> None:
     log, task = pendulum_log((2.0, 6.0)), find_family("pendulum-gravity").make_task()
-    found = [read_data({**log, **some}, "gravity").transitions for some in ({}, changes(log))]
+    found = [read_data(one, "gravity").transitions for one in (log, {**log, **changes(log)})]
     assert other_rewards(found[0], task, "pendulum-gravity", str) == ""
     warning = other_rewards(found[1], task, "pendulum-gravity", str)
     assert "the logged rewards are not those of the family pendulum-gravity in" in warning
