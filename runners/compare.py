@@ -54,8 +54,9 @@ def main(arguments: Sequence[str]) -> None:
         if (path / FILE).is_file():
             raise UserError(f"{path} was fitted to logged data, and has no rounds to compare: diagnose it")
         returns.append(mean_returns(folder))
-    if not 0 <= flags.since < (longest := max(map(len, returns))):
-        raise UserError(f"--since must be a round from 0 to {longest - 1}, the last, not {flags.since}")
+    last = max(map(len, returns)) - 1
+    if not 0 <= flags.since <= last:
+        raise UserError(f"--since must be a round from 0 to {last}, the last, not {flags.since}")
     families = {config.family for config in configs}
     if len(families) > 1:
         raise UserError(f"runs of different families cannot be compared: {', '.join(sorted(families))}")
