@@ -61,11 +61,13 @@ class DelayedActions(HiddenParameterWrapper):
         return float(self.delay)
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode, with actions of rest under way."""
         observation, info = self.env.reset(**kwargs)
         self._sent = self._rest
         return self._with_sent(observation), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Send an action, and act with the one that arrives now."""
         sent = np.concatenate([np.asarray(action, self._sent.dtype)[None], self._sent])
         observation, reward, terminated, truncated, info = self.env.step(sent[self.delay])
         self._sent = sent[: self.most]

@@ -140,7 +140,7 @@ class BoxTask(Task):
     def fit(self, state: Tensor, next_state: Tensor) -> tuple[Tensor, Tensor] | None:
         """Take the targets' statistics from the data, and learn terminations from them, ``[N, S], [N, S]``.
 
-        The first data decide, until all data have another spread by :data:`FOLLOWS`: a sensor may only tremble at
+        The first data decide, until all data have ten times or a tenth of that spread: a sensor may only tremble at
         first. A standard deviation within the rounding error of an observation becomes 1, until it moves.
         """
         raw = self._raw_targets(state, next_state).double()
