@@ -35,8 +35,8 @@ class FamiliesFlags:
     """A registered family, or package.module:callable for one of your own; by default all are listed."""
     worth: bool = False
     """What a known context is worth before anything is trained: returns of the planner with the simulator itself as
-    its model, given the true, the nominal and a wrong context. Takes a minute or an hour, by the body; `benchmark
-    ceiling` has more settings."""
+    its model, given the true, the nominal and a wrong context. Takes minutes to hours: give fewer --seeds first;
+    `benchmark ceiling` has more settings."""
     seeds: int = 10
     """Episodes in every test context, for --worth."""
 

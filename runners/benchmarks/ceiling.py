@@ -20,7 +20,7 @@ from pyro_dynamics.runners.benchmarks.common import RecordFlags
 
 @dataclass(frozen=True)
 class CeilingFlags(RecordFlags):
-    """Plan with the simulator itself as the model, given the true context, the nominal one, and a wrong one.
+    """Plan with the simulator itself as the model, given the true context, the nominal one, a wrong one, or none.
 
     The return with the true context is the ceiling of what the planner can reach in a family, and what is lost with the
     nominal one is what a known context is worth. Nothing is trained. A planner that fails here fails with any model.
