@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_args
 import tyro
 from tqdm import tqdm
 
+from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.logged_family import FILE
 from pyro_dynamics.datasets.logged_start import outside, start_metrics
 from pyro_dynamics.environments import FAMILIES, Family, find_family
@@ -135,9 +136,7 @@ def train_run(
     environments = family.make_vector(family.train * config.episodes, config.steps)
     limit_steps(environments, step_limit)
     group = build_group(config, family, environments.single_action_space)
-    start = None if start_from is None or resume else read_start(start_from, family)
-    if start is not None and (warning := outside(start, *(bound.numpy() for bound in group.agents[0].action_bounds))):
-        print(f"warning: {start_from}: {warning}", file=sys.stderr)
+    start = None if start_from is None or resume else start_of(start_from, family, group)
     if resume is False:
         warn_of_task(config, family, step_limit)
         RunFolder.require_free(path)
@@ -150,13 +149,7 @@ def train_run(
             if not resume:
                 warn_of_task(config, family, step_limit)
         folder = open_folder(config, path, resume)
-        if start is not None and folder.last_round is None:
-            rows = start_metrics(start, family.train)
-            folder.save_round(0, start, rows, group.state_dict(), config.keep_checkpoints)
-        data = folder.transitions()
-        if data:
-            require_same(folder, family)
-            group.load_state_dict(folder.checkpoint())
+        data = taken_up(folder, family, group, start)
         print(describe_planning(config.precision, config.device))
         sizes = config.offline, len(group.agents), config.episodes
         first = len(data[0]) if data else None
@@ -186,6 +179,32 @@ def train_run(
             )
         write_training_figure(folder, family)
         return folder
+
+
+def start_of(start_from: Path, family: Family, group: AgentGroup) -> Transitions:
+    """The transitions of another run as round 0, with a warning where their actions are none of these environments'."""
+    start = read_start(start_from, family)
+    if warning := outside(start, *(bound.numpy() for bound in group.agents[0].action_bounds)):
+        print(f"warning: {start_from}: {warning}", file=sys.stderr)
+    return start
+
+
+def taken_up(folder: RunFolder, family: Family, group: AgentGroup, start: Transitions | None) -> list[Transitions]:
+    """The transitions of each round so far, with the agents as they were after the last.
+
+    Args:
+        folder: of a run that begins or is resumed.
+        family: of its environments.
+        group: fresh agents.
+        start: in the place of round 0, if the run has none yet.
+    """
+    if start is not None and folder.last_round is None:
+        folder.save_round(0, start, start_metrics(start, family.train), group.state_dict(), ())
+    data = folder.transitions()
+    if data:
+        require_same(folder, family)
+        group.load_state_dict(folder.checkpoint())
+    return data
 
 
 def write_training_figure(folder: RunFolder, family: Family, figure_format: FigureFormat = "png") -> None:

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -14,6 +15,7 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import SyncVectorEnv
 
 from pyro_dynamics.environments.hidden_parameter import hidden_parameter
+from pyro_dynamics.environments.layers import layers
 from pyro_dynamics.errors import EnvironmentFault, UserError
 
 LARGEST = 1e15
@@ -180,11 +182,8 @@ def making(what: str) -> Iterator[None]:
 def checked_envs(envs: Any) -> Iterator[CheckedEnv]:
     """The checking wrapper of every environment of a vector, or of a list, that has one."""
     for env in envs if isinstance(envs, list) else getattr(envs, "envs", ()):
-        while isinstance(env, gymnasium.Wrapper):
-            if isinstance(env, CheckedEnv):
-                yield env
-                break
-            env = env.env
+        guards = (layer for layer in layers(env) if isinstance(layer, CheckedEnv))
+        yield from islice(guards, 1)
 
 
 def limit_steps(envs: SyncVectorEnv | list[gymnasium.Env], seconds: float | None) -> None:

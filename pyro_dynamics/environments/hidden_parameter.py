@@ -8,6 +8,7 @@ import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
 from pyro_dynamics.environments.contexts import Context, as_context, numbers, same_context, split_context
+from pyro_dynamics.environments.layers import layers
 from pyro_dynamics.errors import UserError
 
 
@@ -143,18 +144,10 @@ class AttributeContext(HiddenParameterWrapper):
 
 def _holder(env: gymnasium.Env, name: str) -> Any:
     """The environment if it has the attribute, or else the outermost wrapper that has it; None if there is none."""
-    layers: list[gymnasium.Env] = [env.unwrapped]  # first: a wrapper may hold a copy of the number
-    while isinstance(env, gymnasium.Wrapper):
-        layers.append(env)
-        env = env.env
-    return next((layer for layer in layers if hasattr(layer, name)), None)
+    inside_first = (env.unwrapped, *layers(env))  # a wrapper may hold a copy of the number
+    return next((layer for layer in inside_first if hasattr(layer, name)), None)
 
 
 def hidden_parameter(env: gymnasium.Env) -> Any:
     """The outermost :class:`HiddenParameter` among an environment and its wrappers; None if there is none."""
-    inner: Any = env
-    while not isinstance(inner, HiddenParameter):
-        if not isinstance(inner, gymnasium.Wrapper):
-            return None
-        inner = inner.env
-    return inner
+    return next((layer for layer in layers(env) if isinstance(layer, HiddenParameter)), None)

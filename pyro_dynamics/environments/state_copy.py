@@ -12,6 +12,7 @@ import numpy as np
 from pyro_dynamics.environments.contexts import same_context
 from pyro_dynamics.environments.family_env import FamilyEnv
 from pyro_dynamics.environments.hidden_parameter import hidden_parameter
+from pyro_dynamics.environments.layers import layers
 from pyro_dynamics.errors import UserError
 
 PLAIN = (bool, int, float, str, type(None), np.ndarray, np.generic, np.random.Generator)
@@ -64,11 +65,11 @@ def check_copies(clone: gymnasium.Env, original: gymnasium.Env, alike: gymnasium
 
 
 def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
-    """The wrappers from outside, and the environment."""
-    yield env
-    while isinstance(env, gymnasium.Wrapper | FamilyEnv):
-        env = env.env
-        yield env
+    """The wrappers from outside, and the environment; within a :class:`FamilyEnv` too."""
+    for layer in layers(env):
+        yield layer
+        if isinstance(layer, FamilyEnv):
+            yield from _layers(layer.env)
 
 
 def _plain(env: gymnasium.Env) -> Iterator[tuple[str, Any]]:

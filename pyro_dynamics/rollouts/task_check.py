@@ -1,16 +1,16 @@
 """Whether a task says of its environment what is so, seen on a few random steps before anything is trained."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import DelayObservation, StickyAction, TimeLimit
 from torch import Tensor
 
+from pyro_dynamics.environments.layers import layers
 from pyro_dynamics.errors import EnvironmentFault, UserError
 from pyro_dynamics.rollouts.rollout import OnFault, Step, rollout, uniform_policy
 from pyro_dynamics.rollouts.training import record
@@ -177,19 +177,13 @@ HIDE_STATE = {
 
 def hidden_state(envs: VectorEnv) -> list[str]:
     """A warning for each wrapper that is known to hide state: no model of single steps can predict what comes."""
-    kinds = {type(layer): None for env in getattr(envs, "envs", ()) for layer in _layers(env)}
+    kinds = {type(layer): None for env in getattr(envs, "envs", ()) for layer in layers(env)}
     return [f"in the wrapper {kind.__name__} {words}" for kind, words in HIDE_STATE.items() if kind in kinds]
-
-
-def _layers(env: Any) -> Iterator[gymnasium.Env]:
-    while isinstance(env, gymnasium.Wrapper):
-        yield env
-        env = env.env
 
 
 def _own_limits(env: Any) -> list[int]:
     """The limits of the TimeLimit wrappers below our own."""
-    return [int(layer._max_episode_steps) for layer in _layers(env) if isinstance(layer, TimeLimit)]
+    return [int(layer._max_episode_steps) for layer in layers(env) if isinstance(layer, TimeLimit)]
 
 
 def compare_repeats(first: Sequence[Step], again: Sequence[Step]) -> str:

@@ -14,6 +14,7 @@ from pyro_dynamics.control import Planner
 from pyro_dynamics.control.contract import in_units
 from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.hidden_parameter import hidden_parameter
+from pyro_dynamics.environments.layers import layers
 from pyro_dynamics.environments.schedule import Schedule, ScheduledContext
 from pyro_dynamics.environments.state_copy import put_where
 from pyro_dynamics.rollouts.rollout import Policy
@@ -22,6 +23,8 @@ from pyro_dynamics.tasks import Task
 
 class Simulator:
     """Copies of K environments in their episodes, under contexts that a planner takes for true.
+
+    They copy random streams too: of an environment with noise the planner foresees the noise.
 
     Args:
         family: of the environments.
@@ -72,11 +75,9 @@ class Simulator:
 
 def believe(env: gymnasium.Env, context: Context) -> None:
     """Give an environment another context from now on, whatever it was made with."""
-    layer = env
-    while isinstance(layer, gymnasium.Wrapper):
+    for layer in layers(env):
         if isinstance(layer, ScheduledContext):  # which would return to what it was made with
             layer.schedule = Schedule.constant(context)
-        layer = layer.env
     hidden_parameter(env).set_context(context)
 
 
@@ -123,6 +124,7 @@ def planning(
     """The first actions of plans that are made in the simulator from where the environments stand."""
     space: Any = envs.single_action_space
     low, high = (torch.as_tensor(bound, dtype=torch.float32) for bound in (space.low, space.high))
+    planner.choices = simulator.task.choices
 
     def policy(state: Tensor) -> Tensor:
         def returns(candidates: Tensor) -> Tensor:

@@ -1,15 +1,17 @@
 """The simulator as the model: returns are the environment's own, and the planner swings pendulums up."""
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 
 from pyro_dynamics.control import ICEM, ICEMConfig
-from pyro_dynamics.environments import Context, find_family
+from pyro_dynamics.environments import Context, Family, find_family
 from pyro_dynamics.environments.nominal import farthest, nominal_context
 from pyro_dynamics.environments.state_copy import put_where
 from pyro_dynamics.rollouts.simulator_episode import episode
 from pyro_dynamics.rollouts.true_dynamics import Simulator, believe, mujoco_paths
+from pyro_dynamics.tasks import BoxTask
 
 CASES: list[tuple[str, Context]] = [
     ("pendulum-gravity", 7.0),
@@ -86,6 +88,24 @@ def test_an_episode_is_the_same_again_and_a_right_context_pays() -> None:
     right = rewards(0.4)
     assert rewards(0.4) == right
     assert sum(right) > sum(rewards(2.0))
+
+
+def test_discrete_actions_are_planned_as_such() -> None:
+    """The best sample is executed: the elites' mean would be a sequence that none of them has."""
+
+    def made(force_mag: float) -> gymnasium.Env:
+        env = gymnasium.make("CartPole-v1", disable_env_checker=True)
+        env.unwrapped.force_mag = force_mag  # type: ignore[attr-defined]
+        return env
+
+    family = Family(
+        "cart", made, "force_mag", "N", (5.0, 10.0), (8.0,), lambda: BoxTask(made(10.0), terminated="learned")
+    )
+    planner = ICEM(ICEMConfig(candidates=16, elites=4, iterations=2))
+    steps = list(episode(family, [8.0], [8.0], planner, 12, 60, seed=0))
+    assert planner.choices == ((0, 2),)
+    assert all(bool(step.alive[0]) for step in steps)
+    assert len(steps) == 60  # a random one falls after some 20
 
 
 @pytest.mark.slow
