@@ -13,12 +13,14 @@ from pyro_dynamics.environments.checked_env import limit_steps, require_step_lim
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.io.lock import Busy, lock_folder
 from pyro_dynamics.processor import set_threads
-from pyro_dynamics.reproduction.results import RANDOM, Measurement, Results
+from pyro_dynamics.reproduction.results import Measurement, Results
+from pyro_dynamics.reproduction.score_rows import RANDOM, TRUE_DYNAMICS
 from pyro_dynamics.reproduction.sensitivity import influence_of
-from pyro_dynamics.rollouts.evaluation import BeliefAblation, evaluate, random_returns
+from pyro_dynamics.rollouts.evaluation import BeliefAblation, evaluate, random_returns, reset_seeds
+from pyro_dynamics.rollouts.simulator_episode import Search, episode, episode_returns
 from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.common.limits import read_flags
-from pyro_dynamics.runners.common.protocols import BELIEF_ABLATIONS, PROTOCOLS, TRAINED, Protocol, Scale, run_config
+from pyro_dynamics.runners.common.protocols import BELIEF_ABLATIONS, PROTOCOLS, Protocol, Scale, run_config
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.runners.train import train_or_resume
 
@@ -40,7 +42,8 @@ class ReproduceFlags:
 
     preset: Scale = "cpu"
     """cpu: 200-step episodes, 20 rounds, real-time planner, an hour or two of one core for a seed with its baselines;
-    paper: the paper's own settings, days without a GPU; quick: a pendulum for a minute, as a smoke test."""
+    paper-length: the same in the paper's 1000-step episodes, 15 rounds; paper: the paper's own settings, days without
+    a GPU; quick: a pendulum for a minute, as a smoke test."""
     figures: tuple[str, ...] = FIGURES
     """Which to make; only what they need is trained and evaluated."""
     seeds: int = 5
@@ -108,14 +111,27 @@ def plan(protocol: Protocol, flags: ReproduceFlags) -> tuple[list[Run], list[Mea
                 runs += [(protocol.ablation, agent, seed) for agent in PAIR]
         if seed < flags.baseline_seeds:
             if wanted & {"tests", "dynamic"}:
-                runs += [(protocol.family, agent, seed) for agent in TRAINED if agent not in PAPER_AGENTS]
+                runs += [(protocol.family, agent, seed) for agent in protocol.baselines]
             if "influence" in wanted:
                 runs += [(family, agent, seed) for family in protocol.influence for agent in PAIR]
     runs = list(dict.fromkeys(runs))
     families = dict.fromkeys(family for family, _, _ in runs)
     random = [Measurement(family, RANDOM, 0, split) for family in families for split in ("train", "test")]
     random.append(Measurement(protocol.family, RANDOM, 0, "dynamic"))
-    return runs, random + [m for run in runs for m in measurements_of(protocol, run, flags)]
+    ceiling = [
+        Measurement(family, TRUE_DYNAMICS, seed, split)
+        for seed in range(flags.baseline_seeds)
+        for family in families
+        for split in ceiling_splits(protocol, family, wanted)
+    ]
+    return runs, random + ceiling + [m for run in runs for m in measurements_of(protocol, run, flags)]
+
+
+def ceiling_splits(protocol: Protocol, family: str, figures: set[str]) -> list[str]:
+    """Where the planner gets the true dynamics: where agents are measured, but for families of the same contexts."""
+    if family == protocol.family:
+        return ["train", *(["test"] * bool(figures & {"tests", "latents"})), *(["dynamic"] * ("dynamic" in figures))]
+    return ["test"] * (family != protocol.ablation)
 
 
 def measurements_of(protocol: Protocol, run: Run, flags: ReproduceFlags) -> Iterator[Measurement]:
@@ -146,9 +162,9 @@ def work(results: Results, flags: ReproduceFlags, runs: Sequence[Run], measureme
             raise OutOfTime
 
     for measurement in measurements:
-        if measurement.agent == RANDOM:
+        if measurement.checkpoint is None:
             with left_to_others(), lock_folder(results.path / "measurements" / measurement.family):
-                measure_random(results, flags, measurement)
+                measure_untrained(results, flags, measurement)
             check_time()
     for family in dict.fromkeys(family for family, _, _ in runs):
         if "influence" in flags.figures:
@@ -157,7 +173,7 @@ def work(results: Results, flags: ReproduceFlags, runs: Sequence[Run], measureme
                     results.save_influence(family, influence_of(family, step_limit=flags.step_limit))
             check_time()
     for index, run in enumerate(runs):
-        own = [m for m in measurements if m.agent != RANDOM and trained_run(m) == run]
+        own = [m for m in measurements if m.checkpoint is not None and trained_run(m) == run]
         config = run_config(flags.preset, *run)
         check_time()
         print(f"[{index + 1}/{len(runs)}] {' '.join(map(str, run))}", flush=True)
@@ -239,20 +255,41 @@ def measure(results: Results, flags: ReproduceFlags, measurement: Measurement) -
     results.save(measurement, scores, latents)
 
 
-def measure_random(results: Results, flags: ReproduceFlags, measurement: Measurement) -> None:
-    """Random actions in every context of a split."""
+def measure_untrained(results: Results, flags: ReproduceFlags, measurement: Measurement) -> None:
+    """Random actions, or the planner on the true dynamics, in every context of a split."""
     if results.has(measurement):
         return
-    protocol = PROTOCOLS[flags.preset]
-    family = find_family(measurement.family)
-    scores = []
-    for k, (name, schedule) in enumerate(zip(*schedules_of(protocol, measurement), strict=True)):
+    names, schedules = schedules_of(PROTOCOLS[flags.preset], measurement)
+    returns = random_scores if measurement.agent == RANDOM else ceiling_scores
+    scores = [
+        {"context": name, "episode": episode, "return": value}
+        for name, values in zip(names, returns(flags, measurement, schedules), strict=True)
+        for episode, value in enumerate(values)
+    ]
+    results.save(measurement, scores, [])
+
+
+def random_scores(flags: ReproduceFlags, measurement: Measurement, schedules: Sequence[Schedule]) -> list[list[float]]:
+    """Returns of random actions, for each context."""
+    protocol, family = PROTOCOLS[flags.preset], find_family(measurement.family)
+    found = []
+    for k, schedule in enumerate(schedules):
         envs = family.make_vector([schedule] * protocol.random_episodes, protocol.steps)
         limit_steps(envs, flags.step_limit)
-        returns = random_returns(envs, k)
+        found.append(random_returns(envs, k))
         envs.close()
-        scores += [{"context": name, "episode": episode, "return": value} for episode, value in enumerate(returns)]
-    results.save(measurement, scores, [])
+    return found
+
+
+def ceiling_scores(flags: ReproduceFlags, measurement: Measurement, schedules: Sequence[Schedule]) -> list[list[float]]:
+    """Return of the agents' planner on the simulator itself, for each context, in one episode."""
+    config = run_config(flags.preset, measurement.family, "latent", measurement.seed)
+    search = Search(config.make_planner, config.controller.horizon, config.steps, flags.threads)
+    starts = reset_seeds(measurement.seed, 0, len(schedules))
+    words = f"{measurement.agent} {measurement.seed} {measurement.split}"
+    with tqdm(total=config.steps, desc=words, unit="step", dynamic_ncols=True, leave=False) as bar:
+        steps = episode(find_family(measurement.family), schedules, schedules, search, measurement.seed, starts)
+        return [[float(value)] for value in episode_returns(steps, bar.update)]
 
 
 if __name__ == "__main__":

@@ -6,42 +6,21 @@ loses with the nominal one is all that an agent could gain by inferring the cont
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import mean
 from typing import Literal, get_args
 
-import torch
-
 from pyro_dynamics.benchmarks.recording import Row
 from pyro_dynamics.benchmarks.returns import with_interval
-from pyro_dynamics.control import Planner
 from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.nominal import farthest, nominal_context
 from pyro_dynamics.io.tables import markdown_table
-from pyro_dynamics.rollouts.simulator_episode import episode
+from pyro_dynamics.rollouts.simulator_episode import Search, episode, episode_returns
 
 Given = Literal["true", "nominal", "wrong", "identified"]
 """Which context the planner takes for true: a wrong one is the trained one that is farthest from the true one, and one
 that is identified is fitted to the last transitions."""
 CONTEXTS: tuple[Given, ...] = ("true", "nominal", "wrong")
 """Those that cost nothing but the plans."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """How the planner searches, in every episode.
-
-    Attributes:
-        make_planner: a fresh planner.
-        horizon: H steps ahead.
-        steps: of an episode.
-        threads: for MuJoCo.
-    """
-
-    make_planner: Callable[[], Planner]
-    horizon: int
-    steps: int
-    threads: int = 1
 
 
 def given_contexts(family: Family, contexts: Sequence[Context], given: Given) -> list[Context] | None:
@@ -57,15 +36,8 @@ def returns(
     family: Family, contexts: Sequence[Context], given: Given, seed: int, search: Search, on_step: Callable[[], object]
 ) -> list[float]:
     """The return in each context, ``[K]``."""
-    believed = given_contexts(family, contexts, given)
-    total = torch.zeros(len(contexts), dtype=torch.float64)
-    steps = episode(
-        family, contexts, believed, search.make_planner(), search.horizon, search.steps, seed, search.threads
-    )
-    for step in steps:
-        total += step.reward * step.alive
-        on_step()
-    return [float(value) for value in total]
+    steps = episode(family, contexts, given_contexts(family, contexts, given), search, seed)
+    return [float(value) for value in episode_returns(steps, on_step)]
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -17,9 +17,17 @@ from xarray import DataArray
 
 from pyro_dynamics.plots.style import STYLE, Png, png
 from pyro_dynamics.reproduction.aggregate import band
-from pyro_dynamics.reproduction.score_rows import AGENTS, Row, Scores, all_checkpoints, by_seed, seed_gains
+from pyro_dynamics.reproduction.score_rows import (
+    AGENTS,
+    TRUE_DYNAMICS,
+    Row,
+    Scores,
+    all_checkpoints,
+    by_seed,
+    seed_gains,
+)
 
-COLOURS = dict(zip(AGENTS, ("C0", "C1", "C2", "C3", "C4", "C5", "C6", "C9"), strict=True))
+COLOURS = dict(zip(AGENTS, ("C0", "C1", "C2", "C3", "C4", "C5", "C6", "C9", "black"), strict=True))
 ROUNDS = "round (one episode in each environment)"
 SCORE = "score (0: random policy,\n1: best mean)"
 
@@ -179,8 +187,11 @@ def _final(scores: Scores, split: str, axis: str) -> Png:
 
 
 def _curve(panel: Axes, agent: str, runs: np.ndarray, label: str) -> None:
-    """Mean over runs ``[S, M]`` by round, and its interval."""
+    """Mean over runs ``[S, M]`` by round, and its interval; a line across of an agent that learns nothing."""
     centre, low, high = band(runs)
+    if agent == TRUE_DYNAMICS:
+        panel.axhline(centre[0], color=COLOURS[agent], ls="-.", lw=1.5, label=label)
+        return
     rounds = np.arange(len(centre))
     marker = "." if len(centre) == 1 else ""
     panel.plot(rounds, centre, color=COLOURS.get(agent, "C7"), lw=2, marker=marker, label=label)

@@ -9,7 +9,7 @@ from pyro_dynamics.reports.report import Figure, Report, Section, Table
 from pyro_dynamics.reproduction import aggregate
 from pyro_dynamics.reproduction.claims import MIN_SEEDS, Claim, claims, margin_outside, rank_correlation
 from pyro_dynamics.reproduction.latent_rows import LatentRows
-from pyro_dynamics.reproduction.score_rows import LAST, Row, Scores, by_seed, seed_gains, strata
+from pyro_dynamics.reproduction.score_rows import LAST, TRUE_DYNAMICS, Row, Scores, by_seed, seed_gains, strata
 
 RULE = (
     "In square brackets are 95 % intervals of the mean from 500 bootstraps over seeds, as in the paper. A claim holds "
@@ -24,7 +24,9 @@ SCALE = (
     "seeds of latent, generalist and specialist (in training over rounds, else over checkpoints). IQM is the mean of "
     "the middle half of all runs in all environments, with a bootstrap that resamples each environment separately; the "
     "same bootstrap gives the interval of the probability that a run is better than one of the generalist (Agarwal et "
-    "al. 2021). The last column of such a table is the mean over seeds of the difference in score on the same seed."
+    "al. 2021). Then comes the mean over seeds of the difference in score on the same seed. true-dynamics is the same "
+    "planner with the simulator itself as its model, under the true context: the share of the ceiling is the score "
+    "with its mean return in place of R. It can be above 1, as the ceiling is that of a short horizon."
 )
 
 
@@ -83,7 +85,8 @@ def claims_table(found: Sequence[Claim]) -> Table:
 
 
 def final_table(scores: Scores, split: str, checkpoint: int | None = None) -> Table:
-    """Final results of each agent: return, score, IQM, and the comparison with the generalist."""
+    """Final results of each agent: return, score, IQM, the comparison with the generalist, and with the ceiling."""
+    ceiling = TRUE_DYNAMICS in scores.agents(split)
     theirs = scores.scores("generalist", split, checkpoint)
     rows = []
     for agent in scores.agents(split):
@@ -101,11 +104,13 @@ def final_table(scores: Scores, split: str, checkpoint: int | None = None) -> Ta
                 aggregate.mean(by_seed(ours).values).text(),
                 aggregate.interquartile_mean(strata(ours)).text(),
                 *cells,
+                *[aggregate.mean(by_seed(scores.shares(agent, split, checkpoint)).values).text()] * ceiling,
             ]
         )
     base = [scores.random.get(context) for context in scores.contexts(split)]
     if base and None not in base:
-        rows.append(["random", "-", f"{sum(map(float, filter(None, base))) / len(base):.0f}", "0", "-", "-", "-"])
+        level = sum(map(float, filter(None, base))) / len(base)
+        rows.append(["random", "-", f"{level:.0f}", "0", "-", "-", "-", *["0"] * ceiling])
     head = [
         "agent",
         "seeds",
@@ -114,6 +119,7 @@ def final_table(scores: Scores, split: str, checkpoint: int | None = None) -> Ta
         "IQM of scores",
         "P(better than generalist)",
         "score minus generalist's",
+        *["share of the ceiling"] * ceiling,
     ]
     return Table(head, rows)
 

@@ -49,8 +49,6 @@ class Influence(TypedDict):
 
 OWN = ("reproduction.json", "runs", "measurements", "influence", LOCK)
 """What another process may make first."""
-RANDOM = "random"
-"""The agent that acts at random."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,8 @@ class Measurement:
         family: its family.
         agent: the agent's name in the tables.
         seed: of its training.
-        split: ``test``, ``dynamic`` or ``ablation``; for random actions ``train`` too.
-        checkpoint: the round; None for random actions.
+        split: ``test``, ``dynamic`` or ``ablation``; for those that learn nothing ``train`` too.
+        checkpoint: the round; None for those that learn nothing.
     """
 
     family: str

@@ -16,9 +16,12 @@ from pyro_dynamics.errors import UserError
 Row = Mapping[str, Any]
 
 PAPER_AGENTS = ("latent", "generalist", "specialist")
-AGENTS = (*PAPER_AGENTS, "oracle", "oracle-reset", "prior-only", "shuffled", "encoder")
+TRUE_DYNAMICS = "true-dynamics"
+"""The same planner on the simulator under the true context. It learns nothing, and stands beside every checkpoint."""
+AGENTS = (*PAPER_AGENTS, "oracle", "oracle-reset", "prior-only", "shuffled", "encoder", TRUE_DYNAMICS)
 """In the order of tables and figures; others come after."""
 RANDOM = "random"
+"""The agent that acts at random."""
 LAST = 5
 """Rounds at the end of training whose mean is the final return."""
 KEYS = ("family", "preset", "agent", "seed", "split", "checkpoint", "context", "episode", "return")
@@ -81,7 +84,7 @@ class Scores:
 
     def returns(self, agent: str, split: str, checkpoint: int | None = None) -> DataArray:
         """Return of each episode, ``[S, K, E]`` over all of the split's contexts."""
-        rows = self._groups.get((agent, split, checkpoint), [])
+        rows = self._groups.get((agent, split, None if agent == TRUE_DYNAMICS else checkpoint), [])
         seeds, contexts = sorted({row["seed"] for row in rows}), list(self.contexts(split))
         episodes = max((row["episode"] for row in rows), default=-1) + 1
         values = np.full((len(seeds), len(contexts), episodes), np.nan)
@@ -129,6 +132,11 @@ class Scores:
     def scores(self, agent: str, split: str, checkpoint: int | None = None) -> DataArray:
         """:meth:`final` on the scale of :meth:`best`, ``[S, K]``."""
         return self.normalised(self.final(agent, split, checkpoint), self.best(split))
+
+    def shares(self, agent: str, split: str, checkpoint: int | None = None) -> DataArray:
+        """:meth:`final` on the scale where 1 is the mean of the same planner on the true dynamics, ``[S, K]``."""
+        ceiling = self.final(TRUE_DYNAMICS, split).mean("seed")
+        return self.normalised(self.final(agent, split, checkpoint), ceiling)
 
     def unscaled(self, split: str) -> list[str]:
         """The split's contexts for which there is no scale."""

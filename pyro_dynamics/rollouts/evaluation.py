@@ -76,11 +76,15 @@ def evaluate(
     returns = torch.zeros(episodes, envs.num_envs)
     for episode in range(episodes):
         draws = derive_generator(seed, "meeting", episode, "actions")  # these names decide the numbers
-        seeds = [derive_seed(seed, "meeting", episode, "reset", k) for k in range(envs.num_envs)]
-        for step in act_and_update(group, envs, seeds, draws, acting):
+        for step in act_and_update(group, envs, reset_seeds(seed, episode, envs.num_envs), draws, acting):
             returns[episode] += step.reward * step.alive
             on_step()
     return EvaluationResult(returns, *group.beliefs())
+
+
+def reset_seeds(seed: int, episode: int, count: int) -> list[int]:
+    """The seeds with which :func:`evaluate` starts an episode, for each environment: the same for every agent."""
+    return [derive_seed(seed, "meeting", episode, "reset", k) for k in range(count)]
 
 
 def random_returns(envs: VectorEnv, seed: int) -> list[float]:

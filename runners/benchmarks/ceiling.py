@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pyro_dynamics.benchmarks.belief.streams import kept_file
-from pyro_dynamics.benchmarks.ceiling import CONTEXTS, Given, Search, returns
+from pyro_dynamics.benchmarks.ceiling import CONTEXTS, Given, returns
 from pyro_dynamics.benchmarks.ceiling import table as table_of
 from pyro_dynamics.benchmarks.recording import Recording, Row
 from pyro_dynamics.control import ICEM, ICEMConfig
@@ -15,6 +15,7 @@ from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.io.files import make_folder
 from pyro_dynamics.io.reuse import stored_result, write_result
 from pyro_dynamics.progress_lines import progress_bar
+from pyro_dynamics.rollouts.simulator_episode import Search
 from pyro_dynamics.runners.benchmarks.common import RecordFlags
 
 

@@ -9,7 +9,7 @@ from pyro_dynamics.guides import AmortizedConfig
 from pyro_dynamics.rollouts.evaluation import BeliefAblation
 from pyro_dynamics.runners.common.configuration import RunConfig, online_for, preset_config
 
-Scale = Literal["quick", "cpu", "paper"]
+Scale = Literal["quick", "cpu", "paper-length", "paper"]
 
 TRAINED = ("latent", "generalist", "specialist", "oracle", "encoder")
 """Agents with a training of their own. The oracle is given the true context; the encoder computes its latent from the
@@ -40,6 +40,7 @@ class Protocol:
         ablation_rounds: of training on it, after which it is measured; the paper's are 100.
         influence: further families, whose hidden parameter explains less or more variance of the next step.
         influence_rounds: of training on those.
+        baselines: further trained agents, of :data:`TRAINED`.
     """
 
     family: str
@@ -53,6 +54,7 @@ class Protocol:
     ablation_rounds: int = 20
     influence: tuple[str, ...] = ("halfcheetah-tilt-12", "halfcheetah-gain", "halfcheetah-mass-damping")
     influence_rounds: int = 10
+    baselines: tuple[str, ...] = ("oracle", "encoder")
 
     def dynamic(self) -> tuple[str, Schedule]:
         """From the second training context to the last but one at half of the episode; the paper's -6 to 6 degrees."""
@@ -74,6 +76,19 @@ class Protocol:
 PROTOCOLS: dict[str, Protocol] = {
     "quick": Protocol("pendulum-gravity", 2, (1, 2), 20, 1, 2, 5, ablation=None, influence=()),
     "cpu": Protocol("halfcheetah-tilt", 20, (4, 10, 20), 200, test_episodes=2),
+    "paper-length": Protocol(
+        family="halfcheetah-tilt",
+        rounds=15,
+        checkpoints=(4, 8, 15),
+        steps=1000,
+        test_episodes=2,
+        dynamic_episodes=3,
+        random_episodes=20,
+        ablation=None,
+        influence=("halfcheetah-gain",),
+        influence_rounds=15,
+        baselines=("oracle",),
+    ),
     "paper": Protocol("halfcheetah-tilt", 80, (15, 40, 80), 1000, ablation_rounds=100, influence_rounds=40),
 }
 
@@ -82,15 +97,16 @@ def run_config(scale: Scale, family: str, agent: str, seed: int) -> RunConfig:
     """How an agent of a reproduction is trained.
 
     `quick` is a smoke test and learns almost nothing, `cpu` is the preset `realtime` with more rounds, compiled
-    training and its own planner, `paper` is the preset of that name.
+    training and its own planner, `paper-length` is the same in the paper's episodes of 1000 steps, up to the paper's
+    first checkpoint, and `paper` is the preset of that name.
     """
     protocol = PROTOCOLS[scale]
-    config = preset_config(family, "realtime" if scale == "cpu" else scale)
+    config = preset_config(family, scale if scale == "quick" or scale == "paper" else "realtime")
     if scale == "quick":
         search, controller = CEMConfig(candidates=20, elites=4, iterations=2), MPCConfig(horizon=6, particles=3)
         config = replace(config, episodes=1, planner_config=search, controller=controller)
         config = replace(config, offline=replace(config.offline, min_steps=60))
-    if scale == "cpu":
+    if scale in ("cpu", "paper-length"):
         # Half the search of `realtime`, as in the recorded results.
         offline, planner = replace(config.offline, compiled=True), ICEMConfig(candidates=28, elites=6, beta=0.0)
         config = replace(config, offline=offline, planner_config=planner)

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.reports.reproduction_report import final_table
 from pyro_dynamics.reproduction import aggregate
 from pyro_dynamics.reproduction.score_rows import Scores, by_seed, seed_gains, strata
 
@@ -34,6 +35,22 @@ def random_rows(base: dict[Any, float]) -> list[dict[str, Any]]:
         for context, level in base.items()
         for episode, off in enumerate((-5.0, 5.0))
     ]
+
+
+def test_share_of_the_ceiling_is_of_what_the_true_dynamics_reach() -> None:
+    """It is measured once, and stands beside each checkpoint; the random policy is at 0 in each context."""
+    rows = random_rows({1: 10.0, 2: 20.0})
+    rows += [row("latent", 0, 1, 60.0, checkpoint=at) for at in (4, 8)]
+    rows += [row("latent", 0, 2, 95.0, checkpoint=at) for at in (4, 8)]
+    for seed, value in enumerate((100.0, 120.0)):
+        rows += [row("true-dynamics", seed, context, value + context, checkpoint=None) for context in (1, 2)]
+    scores = Scores(rows, "tilt")
+    assert scores.shares("latent", "test", 8).values[0] == pytest.approx([50 / 101, 75 / 92])
+    assert scores.shares("true-dynamics", "test", 4).mean("seed").values == pytest.approx([1.0, 1.0])
+    assert scores.checkpoints("test") == [4, 8]
+    assert "share of the ceiling" in final_table(scores, "test", 8).head
+    without = Scores([one for one in rows if one["agent"] != "true-dynamics"], "tilt")
+    assert "share of the ceiling" not in final_table(without, "test", 8).head
 
 
 def test_interval_of_a_mean_is_that_of_normal_theory() -> None:

@@ -6,7 +6,7 @@ import torch
 
 from pyro_dynamics.control import ICEM, ICEMConfig
 from pyro_dynamics.environments import Context, find_family
-from pyro_dynamics.rollouts.simulator_episode import episode
+from pyro_dynamics.rollouts.simulator_episode import Search, episode
 from pyro_dynamics.rollouts.system_identification import Identification, bounds
 
 
@@ -52,7 +52,8 @@ def test_an_agent_that_identifies_earns_what_one_that_knows_earns() -> None:
     family = find_family("halfcheetah-gain")
 
     def total(believed: list[Context] | None) -> float:
-        steps = episode(family, [0.4], believed, ICEM(ICEMConfig(candidates=20, elites=5)), 10, 40, seed=0)
+        search = Search(lambda: ICEM(ICEMConfig(candidates=20, elites=5)), 10, 40)
+        steps = episode(family, [0.4], believed, search, seed=0)
         return float(torch.stack([step.reward[0] for step in steps]).sum())
 
     known, found, wrong = total([0.4]), total(None), total([2.0])

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from pyro_dynamics.control import ICEM, ICEMConfig
-from pyro_dynamics.environments import Context, Family, find_family
+from pyro_dynamics.environments import Context, Family, Schedule, find_family
 from pyro_dynamics.environments.nominal import farthest, nominal_context
 from pyro_dynamics.environments.state_copy import put_where
-from pyro_dynamics.rollouts.simulator_episode import episode
+from pyro_dynamics.rollouts.simulator_episode import Search, episode
 from pyro_dynamics.rollouts.true_dynamics import Simulator, believe, mujoco_paths
 from pyro_dynamics.tasks import BoxTask
 
@@ -82,12 +82,26 @@ def test_an_episode_is_the_same_again_and_a_right_context_pays() -> None:
     search = ICEMConfig(candidates=20, elites=5)
 
     def rewards(believed: float) -> list[float]:
-        steps = episode(family, [0.4], [believed], ICEM(search), 10, 25, seed=0)
+        steps = episode(family, [0.4], [believed], Search(lambda: ICEM(search), 10, 25), seed=0)
         return [float(step.reward[0]) for step in steps]
 
     right = rewards(0.4)
     assert rewards(0.4) == right
     assert sum(right) > sum(rewards(2.0))
+
+
+def test_it_knows_of_a_change_when_it_comes() -> None:
+    """Until then it plans as where nothing changes, and after it as in the environment that it is."""
+    family = find_family("halfcheetah-gain")
+    search = Search(lambda: ICEM(ICEMConfig(candidates=20, elites=5)), 5, 20)
+    changing, never = Schedule(((0, 0.4), (8, 2.0))), Schedule.constant(0.4)
+
+    def actions(believed: Schedule) -> torch.Tensor:
+        return torch.stack([step.action[0] for step in episode(family, [changing], [believed], search, seed=0)])
+
+    informed, without = actions(changing), actions(never)
+    assert torch.equal(informed[:8], without[:8])
+    assert not torch.equal(informed[8:], without[8:])
 
 
 def test_discrete_actions_are_planned_as_such() -> None:
@@ -102,7 +116,7 @@ def test_discrete_actions_are_planned_as_such() -> None:
         "cart", made, "force_mag", "N", (5.0, 10.0), (8.0,), lambda: BoxTask(made(10.0), terminated="learned")
     )
     planner = ICEM(ICEMConfig(candidates=16, elites=4, iterations=2))
-    steps = list(episode(family, [8.0], [8.0], planner, 12, 60, seed=0))
+    steps = list(episode(family, [8.0], [8.0], Search(lambda: planner, 12, 60), seed=0))
     assert planner.choices == ((0, 2),)
     assert all(bool(step.alive[0]) for step in steps)
     assert len(steps) == 60  # a random one falls after some 20
@@ -114,7 +128,7 @@ def test_the_planner_swings_up_every_gravity(gravity: float) -> None:
     """It stands for the last steps: the reward of a step is nearly 0."""
     family = find_family("pendulum-gravity")
     planner = ICEM(ICEMConfig(candidates=50, elites=8, iterations=3))
-    steps = list(episode(family, [gravity], [gravity], planner, 25, 100, seed=0))
+    steps = list(episode(family, [gravity], [gravity], Search(lambda: planner, 25, 100), seed=0))
     assert max(-float(step.reward[0]) for step in steps[-20:]) < 0.1
 
 

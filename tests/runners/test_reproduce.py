@@ -38,6 +38,7 @@ def test_scores_have_every_agent_split_and_checkpoint(undisturbed: Path) -> None
     trained = ("latent", "generalist", "specialist", "oracle", "encoder")
     expected: set[tuple[str, str, int | None]] = {(agent, "train", None) for agent in (*trained, "random")}
     expected |= {("random", split, None) for split in ("test", "dynamic")}
+    expected |= {("true-dynamics", split, None) for split in ("train", "test", "dynamic")}
     for checkpoint in (1, 2):
         expected |= {(agent, split, checkpoint) for agent in trained for split in ("test", "dynamic")}
         expected |= {("prior-only", split, checkpoint) for split in ("test", "dynamic")}
