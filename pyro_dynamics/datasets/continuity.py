@@ -22,7 +22,7 @@ def fitted_together(log: Log, grouping: Sequence[np.ndarray], changes: np.ndarra
     """
     log, keys = _without_repeated(log, list(grouping))
     log, keys = _without_leading_on(log, keys, changes if len(changes) == len(log) else np.zeros(len(log), dtype=bool))
-    keys = [] if changes.any() else keys  # an episode goes on in another environment
+    keys = [] if changes.any() else keys  # an episode continues in another environment
     order = _order(log, keys)
     same, counted = _neighbours(log, keys, order)
     inside = same & (counted == 1)

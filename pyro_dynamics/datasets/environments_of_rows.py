@@ -40,7 +40,7 @@ def episodes_of_ends(ends: np.ndarray, grouping: Sequence[np.ndarray]) -> tuple[
 
 
 def changes_of_group(log: Log, grouping: Sequence[np.ndarray]) -> np.ndarray:
-    """After which rows the group changes though episode and step go on, ``[N]``.
+    """After which rows the group changes though episode and step continue, ``[N]``.
 
     Environments that each count their episodes from 0 have rows of one episode and one step: there none does.
     """

@@ -128,7 +128,7 @@ class TrainingEnvironment:
             found = structure(read_json(file), cls)
             found.steps()
         except (OSError, ValueError, RuntimeError) as fault:
-            raise UserError(f"{file} is damaged ({fault}): bring it back, or remove it to go on unchecked") from None
+            raise UserError(f"{file} is damaged ({fault}): bring it back, or remove it to continue unchecked") from None
         return found
 
     def steps(self) -> list[Step]:
