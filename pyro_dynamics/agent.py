@@ -34,7 +34,7 @@ from pyro_dynamics.registry import is_own
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.tasks import Task
 from pyro_dynamics.transitions import Transitions
-from pyro_dynamics.unusual_numbers import far_outside
+from pyro_dynamics.unusual_numbers import far_actions, far_outside
 
 BeliefFactory = Callable[[DynamicsModel, VariationalGuide], Belief]
 """Makes the belief out of a model and its guide."""
@@ -163,13 +163,20 @@ class Agent:
     def far_outside(self, data: Transitions) -> tuple[np.ndarray, str]:
         """Which transitions ``[N]`` lead far outside of the states that were trained on, and the entries in words.
 
-        What the networks predict there means nothing, nor does what is inferred by it. Agents that were trained by an
-        older version do not know, and say none.
+        Or come from an action far outside of its bounds. What the networks predict there means nothing, nor does what
+        is inferred by it. Agents that were trained by an older version know no range of states, and say none of them.
         """
+        far, words = self.far_actions(data.action)
         if self.trained_range is None:
-            return np.zeros(len(data), dtype=bool), ""
+            return far, words
         low, high = self.trained_range.double().numpy()
-        return far_outside(low, high, data.next_state.double().numpy(), self.task.state_names)
+        beyond, entries = far_outside(low, high, data.next_state.double().numpy(), self.task.state_names)
+        return far | beyond, ", ".join(filter(None, (words, entries)))
+
+    def far_actions(self, action: Tensor) -> tuple[np.ndarray, str]:
+        """Which actions ``[N, A]`` lie far outside of their bounds, ``[N]``, and which entries in words."""
+        low, high = (bound.double().numpy() for bound in self.action_bounds)
+        return far_actions(low, high, action.double().numpy())
 
     def set_context(self, contexts: Sequence[Any]) -> None:
         """The true contexts of the K environments, which an oracle takes over; other agents ignore them."""

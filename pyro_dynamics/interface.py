@@ -20,7 +20,7 @@ from pyro_dynamics.online_agent import OnlineAgent
 from pyro_dynamics.processor import computing
 from pyro_dynamics.rollouts.trackers.contract import TrackerName
 from pyro_dynamics.runners.common.configuration import CHOICES, Preset, from_json, to_json
-from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.factory import environment_changes, group_for, load_run
 from pyro_dynamics.runners.common.settings_by_name import (
     column_names,
     fit_config,
@@ -209,6 +209,8 @@ def _opened(
             config = from_json({**to_json(config), "online": kept["online_config"]})
             checkpoint = kept.get("checkpoint")
         run, config, found, trained = load_run(path, checkpoint, online_config(config, online))
+        for words in environment_changes(run, config, found):
+            warnings.warn(words, stacklevel=3)
         group = group_for(trained, found, [None if context is None else found.parse_context(context)])
         agent = OnlineAgent(run, to_json(config), found, trained, group, seed or 0, threads, checkpoint)
         if kept is not None:

@@ -1,6 +1,7 @@
 """A trained agent in ONE environment of the user's, numpy in and out: act, update, look at the belief."""
 
 import json
+import warnings
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -101,6 +102,7 @@ class OnlineAgent:
         self._since = 0
         self.updates = 0
         """How many transitions the belief has been updated by since it was the prior."""
+        self._warned = False
 
     @property
     def agent(self) -> Agent:
@@ -125,7 +127,7 @@ class OnlineAgent:
 
         Args:
             observation: before the action, ``[S]``.
-            action: what was sent, ``[A]``.
+            action: what was sent, ``[A]``; the first one far outside of its bounds is warned of.
             next_observation: ``[S]``; at the end of an episode the one that ended it, not the first of the next.
 
         Raises:
@@ -141,6 +143,7 @@ class OnlineAgent:
             state = self._row(observation, task.state_dim, "observation")
             sent = self._row(action, len(self.agent.action_bounds[0]), "action")
             after = self._row(next_observation, task.state_dim, "next_observation")
+            self._warn_of_actions(sent)
             self._group.observe(state, sent, after, HERE, self._stream.draws)
             if self.agent.belief_dim and bool(self.agent.belief.changed[0]):
                 self._since = 0  # the belief is about what comes from here on
@@ -208,6 +211,7 @@ class OnlineAgent:
             plan = as_rows(rows, size, "each of the actions").detach().clone()
             if not len(plan):
                 raise UserError("give at least one action")
+            self._warn_of_actions(plan)
             drawn = roll_out(self.agent, start, plan[None], HERE, draws, self._stream.measuring)
         return Prediction(drawn[:, 0].numpy())
 
@@ -333,6 +337,17 @@ class OnlineAgent:
             hint = "; make the environment by pyro_dynamics.make, or by its family's make" if "obs" in what else ""
             raise UserError(f"{what} must be a vector of {size} numbers, not of shape {list(row.shape)}{hint}")
         return as_rows(row.reshape(1, size), size, what).detach().clone()
+
+    def _warn_of_actions(self, rows: Tensor) -> None:
+        """Warn of actions ``[H, A]`` far outside of their bounds, once; called by what the user calls."""
+        words = "" if self._warned else self.agent.far_actions(rows)[1]
+        if words:
+            self._warned = True
+            warnings.warn(
+                f"{words}: the network was trained within these alone, and what it says of others means nothing: give "
+                "actions in the environment's own unit, as it takes them",
+                stacklevel=3,
+            )
 
     def __repr__(self) -> str:
         kind = self.config["agent"]

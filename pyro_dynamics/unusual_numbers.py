@@ -8,6 +8,8 @@ import numpy as np
 
 FAR = 10.0
 """A number lies far outside if it is this many widths of the range beyond the range that was trained on."""
+BEYOND = 0.25
+"""An action lies far outside of its bounds if it is this share of their distance beyond one of them."""
 DIGITS = 0.02
 """Digits are lost where rounding is more than this share of the spread of the changes."""
 OUTLYING = 100.0
@@ -48,6 +50,27 @@ def far_outside(
             else f"lay between {low[entry]:.3g} and {high[entry]:.3g}"
         )
         found.append(f"{_name(names, entry)} {was} in all that was trained on, and is {worst:.3g} now")
+    return beyond.any(1), _listed(found)
+
+
+def far_actions(low: np.ndarray, high: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, str]:
+    """Where actions lie far outside of the bounds within which networks were trained, and every plan stays.
+
+    Args:
+        low: the bounds ``[A]``.
+        high: likewise.
+        action: ``[N, A]``.
+
+    Returns:
+        Which rows have an entry that does, ``[N]``, and which entries in words: nothing where there are none.
+    """
+    past = np.maximum(low - action, action - high)
+    beyond = past > BEYOND * (high - low)
+    found = [
+        f"action {entry} is {action[past[:, entry].argmax(), entry]:.3g}, and its bounds are {low[entry]:.3g} and "
+        f"{high[entry]:.3g}"
+        for entry in np.flatnonzero(beyond.any(0))
+    ]
     return beyond.any(1), _listed(found)
 
 

@@ -43,7 +43,7 @@ from pyro_dynamics.rollouts.stream_checkpoint import StreamCheckpoint
 from pyro_dynamics.rollouts.stream_state import ResumePoint, StreamState
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, RunConfig, online_defaults
-from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.factory import group_for, load_run, warn_of_changes
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.result_names import name_of_flags
 from pyro_dynamics.runners.main import run_as_module
@@ -280,6 +280,7 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     steps = flags.steps or schedule.length or (schedule.last_change and schedule.last_change + 500) or config.steps
     envs = make_environments(family, [schedule], steps, flags.video)
     limit_steps(envs, flags.step_limit)
+    warn_of_changes(folder, config, family, flags.step_limit)
     # Made before anything runs: a folder that cannot be written to must not cost the results.
     contexts = flags.schedule or label(schedule.at(0))
     out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps))

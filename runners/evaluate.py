@@ -25,7 +25,7 @@ from pyro_dynamics.rollouts.adaptation import adapt
 from pyro_dynamics.rollouts.adaptation_summary import describe
 from pyro_dynamics.rollouts.fault_log import Faults
 from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, online_defaults
-from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.factory import group_for, load_run, warn_of_changes
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.result_names import name_of_flags
 from pyro_dynamics.runners.main import run_as_module
@@ -98,6 +98,7 @@ def main(arguments: Sequence[str]) -> None:
 
     envs = make_environments(family, contexts, steps, flags.video)
     limit_steps(envs, flags.step_limit)
+    warn_of_changes(folder, config, family, flags.step_limit)
     faults = Faults()
     films: list[Film] = []
     if flags.video:

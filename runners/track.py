@@ -31,7 +31,7 @@ from pyro_dynamics.rollouts.acting import ContextChange
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.rollouts.tracking import Track, summarise, track
 from pyro_dynamics.runners.common.configuration import OnlineConfig
-from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.factory import group_for, load_run, warn_of_changes
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.online_words import read_online
 from pyro_dynamics.runners.main import run_as_module
@@ -85,6 +85,7 @@ def main(arguments: Sequence[str]) -> None:
     folder, config, family, trained = load_run(flags.dir)
     own = config.online if flags.temperature is None else replace(config.online, temperature=flags.temperature)
     schedule = check(flags, family, trained, own)
+    warn_of_changes(folder, config, family, flags.step_limit)
     steps = flags.steps or schedule.changes[-1][0] + 200
     out = make_folder(flags.out or folder.path / "track" / re.sub(r"[:,=/\s]", "_", flags.schedule))
     place, axis = line_of(family, schedule)

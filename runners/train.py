@@ -32,6 +32,7 @@ from pyro_dynamics.rollouts.progress import Progress
 from pyro_dynamics.rollouts.task_check import check_task
 from pyro_dynamics.rollouts.trackers.contract import TrackerName, open_tracker, require_tracker
 from pyro_dynamics.rollouts.training import train
+from pyro_dynamics.rollouts.training_environment import TrainingEnvironment
 from pyro_dynamics.runners.common.configuration import (
     CHOICES,
     Preset,
@@ -45,7 +46,7 @@ from pyro_dynamics.runners.common.configuration import (
     to_json,
     with_choices,
 )
-from pyro_dynamics.runners.common.factory import build_group, describe_planning, require_own
+from pyro_dynamics.runners.common.factory import build_group, describe_planning, require_own, warn_of_changes
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.started_from import read_start, require_begun
 from pyro_dynamics.runners.main import run_as_module
@@ -149,6 +150,11 @@ def train_run(
             if not resume:
                 warn_of_task(config, family, step_limit)
         folder = open_folder(config, path, resume)
+        if folder.last_round is None:
+            keep_environment(folder, config, family, step_limit)
+        else:
+            require_own(folder, family)
+            warn_of_changes(folder, config, family, step_limit)
         data = taken_up(folder, family, group, start)
         print(describe_planning(config.precision, config.device))
         sizes = config.offline, len(group.agents), config.episodes
@@ -179,6 +185,13 @@ def train_run(
             )
         write_training_figure(folder, family)
         return folder
+
+
+def keep_environment(folder: RunFolder, config: RunConfig, family: Family, step_limit: float | None) -> None:
+    """Write what the environment does now beside the run, for later commands to compare."""
+    found = TrainingEnvironment.of(family, config.steps, step_limit)
+    if found is not None:
+        found.save(folder.path)
 
 
 def start_of(start_from: Path, family: Family, group: AgentGroup) -> Transitions:

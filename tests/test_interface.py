@@ -1,6 +1,7 @@
 """The Python interface: the same agents and numbers as the commands, one environment, numpy in and out."""
 
 import json
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -63,6 +64,30 @@ def loop(agent: Any, env: gymnasium.Env, steps: int, seed: int = 0) -> list[np.n
         observation = following
         states.append(observation)
     return states
+
+
+@pytest.mark.parametrize("sent", [[100.0], [-57.3], np.array([[40.0]])])
+def test_an_action_far_outside_of_its_bounds_is_warned_of_once(run: Path, sent: Any) -> None:
+    agent = pd.load(run)
+    observation = np.array([1.0, 0.0, 0.1])
+    with pytest.warns(UserWarning, match=r"action 0 is .*, and its bounds are -2 and 2") as found:
+        agent.update(observation, sent, observation + 0.1)
+    assert found[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(4):
+            agent.update(observation, sent, observation + 0.1)
+    with pytest.warns(UserWarning, match="its bounds are -2 and 2"):
+        pd.load(run).predict(observation, sent)
+
+
+@pytest.mark.parametrize("sent", [[2.0], [-2.9], [0.0]])
+def test_an_action_that_the_environment_will_clip_is_not(run: Path, sent: Any) -> None:
+    agent = pd.load(run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agent.update([1.0, 0.0, 0.1], sent, [1.0, 0.0, 0.1])
+        agent.predict([1.0, 0.0, 0.1], sent)
 
 
 def test_train_has_the_numbers_of_the_command(run: Path, tmp_path: Path) -> None:

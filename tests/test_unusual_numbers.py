@@ -3,7 +3,15 @@ import math
 import numpy as np
 import pytest
 
-from pyro_dynamics.unusual_numbers import far_outside, likely_angles, lost_digits, other_units, outliers, repeated
+from pyro_dynamics.unusual_numbers import (
+    far_actions,
+    far_outside,
+    likely_angles,
+    lost_digits,
+    other_units,
+    outliers,
+    repeated,
+)
 
 
 @pytest.fixture
@@ -32,6 +40,24 @@ def test_states_far_outside_are_named(low: float, high: float, jump: float, word
     far, said = far_outside(np.array([low, 0.0]), np.array([high, 1.0]), state)
     assert np.flatnonzero(far).tolist() == [7]
     assert words in said
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "sent", "words"),
+    [
+        (-1.0, 1.0, 57.3, "action 0 is 57.3, and its bounds are -1 and 1"),
+        (0.0, 5.0, -2.0, "action 0 is -2, and its bounds are 0 and 5"),
+        (-1e-3, 1e-3, 2e-3, "action 0 is 0.002"),
+        (-1.0, 1.0, 1.4, ""),
+    ],
+)
+def test_actions_far_outside_of_their_bounds_are_named(low: float, high: float, sent: float, words: str) -> None:
+    action = np.tile([(low + high) / 2, 0.5], (20, 1))
+    action[7, 0] = sent
+    far, said = far_actions(np.array([low, 0.0]), np.array([high, 1.0]), action)
+    assert np.flatnonzero(far).tolist() == ([7] if words else [])
+    assert said.startswith(words)
+    assert bool(said) == bool(words)
 
 
 @pytest.mark.parametrize(("low", "high", "value"), [(-1.0, 1.0, 9.0), (0.0, 0.0, 1.0), (9.81, 9.81, 9.81)])

@@ -8,7 +8,7 @@ import numpy as np
 from pyro_dynamics.datasets.logged_data import Log
 
 
-def fitted_together(log: Log, grouping: Sequence[np.ndarray]) -> Log:
+def fitted_together(log: Log, grouping: Sequence[np.ndarray], changes: np.ndarray) -> Log:
     """The log without rows that are there twice and without those that lead from one episode into the next.
 
     Where the next states are the state column moved up by one row, the last row of each episode leads into another
@@ -18,9 +18,11 @@ def fitted_together(log: Log, grouping: Sequence[np.ndarray]) -> Log:
     Args:
         log: with next states of its own, and with ``episode``, ``step`` or both.
         grouping: columns that environments differ in, each ``[N]``.
+        changes: after which rows these change within an episode, ``[N]``.
     """
     log, keys = _without_repeated(log, list(grouping))
-    log, keys = _without_leading_on(log, keys)
+    log, keys = _without_leading_on(log, keys, changes if len(changes) == len(log) else np.zeros(len(log), dtype=bool))
+    keys = [] if changes.any() else keys  # an episode continues in another environment
     order = _order(log, keys)
     same, counted = _neighbours(log, keys, order)
     inside = same & (counted == 1)
@@ -62,11 +64,12 @@ def _without_repeated(log: Log, grouping: list[np.ndarray]) -> tuple[Log, list[n
     return log.select(rows, note), [column[rows] for column in grouping]
 
 
-def _without_leading_on(log: Log, grouping: list[np.ndarray]) -> tuple[Log, list[np.ndarray]]:
+def _without_leading_on(log: Log, grouping: list[np.ndarray], changes: np.ndarray) -> tuple[Log, list[np.ndarray]]:
     """Without the last rows of episodes, if most of them lead to the row below, of another episode."""
     rows = np.arange(len(log))
     same, counted = _neighbours(log, grouping, rows)
     border = ~same if log.episode is not None else ~same | (counted != 1)
+    border &= ~changes[:-1]  # where a group changes within an episode the next state is as it should be
     leads = _leads_to(log, rows[:-1], rows[1:])
     leading = border & leads
     if leading.sum() * 2 <= border.sum() or not (leads & ~border).any():  # episodes of one row may well follow on

@@ -11,10 +11,11 @@ import numpy as np
 from pyro_dynamics.data_files import read_arrays, require_file
 from pyro_dynamics.datasets.columns import as_array, episodes, out_of_cells, plain, require_groupable, steps
 from pyro_dynamics.datasets.continuity import fitted_together
+from pyro_dynamics.datasets.environments_of_rows import alternation, changes_of_group, episodes_of_ends
 from pyro_dynamics.datasets.file_kinds import unreadable
 from pyro_dynamics.datasets.logged_data import ENVIRONMENT, Log
 from pyro_dynamics.datasets.next_states import with_next_states
-from pyro_dynamics.datasets.other_names import by_other_names, episodes_by_ends, only_terminations
+from pyro_dynamics.datasets.other_names import by_other_names, ends_of_episodes, only_terminations
 from pyro_dynamics.errors import UserError, first_line
 
 VECTORS = ("state", "action", "next_state")
@@ -61,7 +62,7 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
     columns = by_other_names(columns, names.given()) | columns
     found = {name: columns[name] for name in columns if name in RESERVED} | _gathered(where, columns, names)
     found = {name: array if name in VECTORS else plain(array) for name, array in found.items()}
-    notes = _find_episodes(where, columns, found)
+    notes, changes = _find_episodes(where, columns, found, _wanted(columns, group))
     derived = "next_state" not in found and bool({"episode", "step"} & set(found))
     missing = [name for name in VECTORS if name not in found and not (derived and name == "next_state")]
     if missing:
@@ -82,28 +83,51 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
     used = {name for part in names.given().values() for name in part} | set(found)
     others = _groupable(where, columns, group, rows, used)
     log = Log(where, numbers["state"], numbers["action"], next_state, numbers.get("reward"), step, episode, others)
-    log = replace(log, notes=notes)
+    grouping = _grouping(others, group)
+    changes = changes_of_group(log, grouping) if changes is None else changes
+    log = replace(log, notes=(*notes, *_words(where, changes, derived), *alternation(log, grouping, derived)))
     if derived:
-        return with_next_states(log, _grouping(others, group))
+        return with_next_states(log, grouping)
     known = step is not None or episode is not None
-    return fitted_together(log, _grouping(others, group)) if known else log
+    return fitted_together(log, grouping, changes) if known else log
 
 
-def _find_episodes(where: str, columns: Mapping[str, np.ndarray], found: dict[str, np.ndarray]) -> tuple[str, ...]:
-    """Adds the episode of each row, by the rows that end one, where nothing else says it; gives what stays unknown."""
+def _words(where: str, changes: np.ndarray, derived: bool) -> list[str]:
+    """A note where the column to group by changes within episodes."""
+    if not changes.any():
+        return []
+    lost = ", and the last one before a change, whose next state has another, is left out" if derived else ""
+    return [
+        f"{where}: the column to group by changes within an episode in {int(changes.sum())} places, first after row "
+        f"{int(changes.argmax())}: each row is of the environment that it names{lost}"
+    ]
+
+
+def _find_episodes(
+    where: str, columns: Mapping[str, np.ndarray], found: dict[str, np.ndarray], groups: list[str]
+) -> tuple[list[str], np.ndarray | None]:
+    """Adds the episode of each row, by the rows that end one, where nothing else says it.
+
+    Returns:
+        What stays unknown, in notes; and after which rows a group changes within an episode, ``[N]``, where the ends
+        of episodes say it.
+    """
     if "state" not in found or not found["state"].ndim or {"episode", "step"} & set(found):
-        return ()
-    ends = episodes_by_ends(where, columns, len(found["state"]))
+        return [], None
+    rows = len(found["state"])
+    ends = ends_of_episodes(where, columns, rows)
     if ends is None:
-        return ()
-    found["episode"] = ends
+        return [], None
+    grouping = [column for column in (plain(columns[name]) for name in groups) if column.shape == (rows,)]
+    found["episode"], changes, alternate = episodes_of_ends(ends, grouping)
+    notes = [f"{where}: rows of several environments alternate: each goes with those of its own"] * alternate
     ended = only_terminations(columns)
-    if "next_state" in found or ended is None:
-        return ()
-    return (
-        f"{where}: {ended} is there, and no column timeouts or truncated: where a time limit ended an episode, its "
-        "last row leads into the next one",
-    )
+    if "next_state" not in found and ended is not None:
+        notes.append(
+            f"{where}: {ended} is there, and no column timeouts or truncated: where a time limit ended an episode, its "
+            "last row leads into the next one"
+        )
+    return notes, changes
 
 
 def listed(columns: Iterable[str]) -> str:

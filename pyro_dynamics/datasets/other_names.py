@@ -12,6 +12,8 @@ NAMES = {"observations": "state", "actions": "action", "next_observations": "nex
 """Of an array ``[N, size]``, or of its columns: observations_0, observations_1 and so on."""
 TERMINATIONS = ("terminals", "terminations", "terminated")
 TRUNCATIONS = ("timeouts", "truncations", "truncated")
+ENDS = ("dones", "done")
+"""Of either: Gym had no other name for them."""
 
 
 def by_other_names(columns: Mapping[str, np.ndarray], given: Collection[str]) -> dict[str, np.ndarray]:
@@ -31,14 +33,14 @@ def by_other_names(columns: Mapping[str, np.ndarray], given: Collection[str]) ->
     return found
 
 
-def episodes_by_ends(where: str, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray | None:
-    """Which rows are of one episode ``[N]``, by the rows that end one; None where nothing says which do.
+def ends_of_episodes(where: str, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray | None:
+    """Which rows end an episode, ``[N]``; None where nothing says which do.
 
     Raises:
         UserError: if a column of ends is no number for each row.
     """
     ends = np.zeros(rows, dtype=bool)
-    there = [name for name in (*TERMINATIONS, *TRUNCATIONS) if name in columns]
+    there = [name for name in (*TERMINATIONS, *TRUNCATIONS, *ENDS) if name in columns]
     for name in there:
         column = plain(columns[name])
         if column.shape != (rows,) or column.dtype.kind not in "iufb":
@@ -47,10 +49,10 @@ def episodes_by_ends(where: str, columns: Mapping[str, np.ndarray], rows: int) -
             )
         refuse_gaps(where, name, column)  # NaN would be true
         ends |= column.astype(bool)
-    return np.cumsum(ends) - ends if there else None
+    return ends if there else None
 
 
 def only_terminations(columns: Collection[str]) -> str | None:
     """The column that says which episodes a failure ended, where none says which ones a time limit did."""
     there = [name for name in TERMINATIONS if name in columns]
-    return there[0] if there and not any(name in columns for name in TRUNCATIONS) else None
+    return there[0] if there and not any(name in columns for name in (*TRUNCATIONS, *ENDS)) else None

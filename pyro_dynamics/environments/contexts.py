@@ -24,13 +24,35 @@ def as_context(values: Sequence[float]) -> Context:
     return float(values[0]) if len(values) == 1 else tuple(float(value) for value in values)
 
 
-def same_context(first: Context, second: Context) -> bool:
-    """Whether two contexts are the same, numbers up to rounding errors of the simulator."""
+def same_context(first: Context, second: Context, sizes: Sequence[float] = ()) -> bool:
+    """Whether two contexts are the same, numbers up to rounding errors of the simulator.
+
+    Args:
+        first: a context.
+        second: another one.
+        sizes: of each hidden parameter, by which its rounding errors are judged; 1 where it is not known.
+    """
     if isinstance(first, str) or isinstance(second, str):
         return first == second
-    pairs = list(zip(numbers(first), numbers(second), strict=False))
-    alike = all(abs(one - other) <= 1e-6 * max(1.0, abs(other)) for one, other in pairs)
-    return alike and len(numbers(first)) == len(numbers(second))
+    one, other = numbers(first), numbers(second)
+    if len(one) != len(other):
+        return False
+    known = sizes or (1.0,) * len(one)
+    return all(abs(a - b) <= 1e-6 * max(abs(b), size) for a, b, size in zip(one, other, known, strict=True))
+
+
+def sizes_of(contexts: Sequence[Context]) -> tuple[float, ...]:
+    """How far apart the nearest two values of each hidden parameter are; none of contexts that are names.
+
+    Of one that never varies it is the value itself, or 1 of 0.
+    """
+    rows = [numbers(context) for context in contexts if not isinstance(context, str)]
+    return tuple(_smallest_gap(np.unique(column)) for column in zip(*rows, strict=True))
+
+
+def _smallest_gap(values: np.ndarray) -> float:
+    largest, gaps = float(np.abs(values).max()), np.diff(values)
+    return float(min(gaps[gaps > 1e-9 * largest], default=largest or 1.0))  # smaller ones are rounding errors
 
 
 def split_context(value: Any, parameters: Sequence[str]) -> list[Any]:
@@ -104,7 +126,8 @@ def sample(count: int, seed: int, **ranges: tuple[float, float]) -> tuple[Contex
     """Contexts drawn uniformly from a range ``(low, high)`` of each parameter; the same for the same seed."""
     low, high = (np.array(ends, dtype=float) for ends in zip(*ranges.values(), strict=True))
     draws = np.random.default_rng(seed).uniform(low, high, (count, len(ranges)))
-    return tuple(as_context(row) for row in draws.round(6).tolist())
+    digits = [max(6, 4 - math.floor(math.log10(width))) if width > 0 else 15 for width in (high - low).tolist()]
+    return tuple(as_context([round(x, n) for x, n in zip(row, digits, strict=True)]) for row in draws.tolist())
 
 
 def latin(count: int, seed: int, **values: Sequence[float]) -> tuple[Context, ...]:

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
 from pyro_dynamics.environments.checked_env import CheckedEnv, checked_envs, making
-from pyro_dynamics.environments.contexts import Context, as_context, numbers, parse_number, split_context
+from pyro_dynamics.environments.contexts import Context, as_context, numbers, parse_number, sizes_of, split_context
 from pyro_dynamics.environments.family_words import kind_of, plain_words
 from pyro_dynamics.environments.given_contexts import given_contexts
 from pyro_dynamics.environments.hidden_parameter import AttributeContext, hidden_parameter
@@ -196,8 +196,12 @@ class Family:
         schedule = context if isinstance(context, Schedule) else Schedule.constant(self.parse_context(context))
         start = self.parse_context(schedule.at(0))
         env = self._create(start, max_steps, how)
-        if hidden_parameter(env) is None:
-            env = AttributeContext(env, self.parameter, start)
+        sizes = sizes_of((*self.train, *self.test_contexts))
+        hidden = hidden_parameter(env)
+        if hidden is None:
+            env = AttributeContext(env, self.parameter, start, sizes)
+        else:
+            hidden.context_sizes = sizes
         check_spaces(self.name, env.observation_space, env.action_space)
         # A task may read the true context in info, and gets valid observations only.
         task = self.make_task()

@@ -20,6 +20,9 @@ class HiddenParameter:
     """
 
     parameter: str | tuple[str, ...]
+    context_sizes: tuple[float, ...] = ()
+    """Of each parameter in the contexts of a family, which sets them: two contexts are the same up to a millionth of
+    these; by default of 1."""
 
     @classmethod
     @abstractmethod
@@ -47,7 +50,7 @@ class HiddenParameter:
         """
         wanted = self.parse_context(value)
         self._write_context(wanted)
-        if not same_context(self.context, wanted):
+        if not same_context(self.context, wanted, self.context_sizes):
             raise did_not_take(self.parameter, wanted, self.context)
 
 
@@ -99,15 +102,18 @@ class AttributeContext(HiddenParameterWrapper):
         env: any environment that was made with the context.
         parameter: the names of the constructor's arguments, and of the attributes that hold them.
         context: what it was made with.
+        sizes: of each parameter, see :attr:`HiddenParameter.context_sizes`.
 
     Raises:
         UserError: if none of them has such an attribute, or if the attribute holds another value.
     """
 
-    def __init__(self, env: gymnasium.Env, parameter: str | tuple[str, ...], context: Context) -> None:
-        RecordConstructorArgs.__init__(self, parameter=parameter, context=context)
+    def __init__(
+        self, env: gymnasium.Env, parameter: str | tuple[str, ...], context: Context, sizes: tuple[float, ...] = ()
+    ) -> None:
+        RecordConstructorArgs.__init__(self, parameter=parameter, context=context, sizes=sizes)
         gymnasium.Wrapper.__init__(self, env)
-        self.parameter = parameter
+        self.parameter, self.context_sizes = parameter, sizes
         self._names = (parameter,) if isinstance(parameter, str) else parameter
         for name in self._names:
             if _holder(env, name) is None:
@@ -115,7 +121,7 @@ class AttributeContext(HiddenParameterWrapper):
                     f"{type(env.unwrapped).__name__} has no attribute {name!r}, nor has a wrapper around it, so that "
                     f"it cannot be seen whether the context took: keep it as self.{name}, and let the physics use that"
                 )
-        if not same_context(self.context, context):
+        if not same_context(self.context, context, sizes):
             raise did_not_take(parameter, context, self.context)
 
     def parse_context(self, value: Any) -> Context:  # type: ignore[override]

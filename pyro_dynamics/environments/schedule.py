@@ -90,5 +90,6 @@ class ScheduledContext(gymnasium.Wrapper, RecordConstructorArgs):
 
     def _apply(self) -> None:
         wanted = self.schedule.at(self._step)
-        if not same_context(self.context, wanted):
-            hidden_parameter(self.env).set_context(wanted)
+        hidden = hidden_parameter(self.env)
+        if not same_context(hidden.context, wanted, hidden.context_sizes):
+            hidden.set_context(wanted)

@@ -38,7 +38,8 @@ def put_where(clone: gymnasium.Env, original: gymnasium.Env) -> None:
     if isinstance(getattr(inner, "model", None), mujoco.MjModel):
         # All of it: a step may start from quantities derived from an older state, as the position of Ant's torso.
         mujoco.mj_copyData(inner.data, inner.model, source.data)  # type: ignore[attr-defined]
-    if not same_context(hidden.context, context):  # attributes may hold it, and applied forces are part of the state
+    # Attributes may hold the context, and applied forces are part of the state.
+    if not same_context(hidden.context, context, hidden.context_sizes):
         hidden.set_context(context)
 
 

@@ -33,7 +33,7 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-RUN_FILES, RUN_FOLDERS = {"config.json", "metrics.jsonl", "lock"}, {"transitions", "checkpoints"}
+RUN_FILES, RUN_FOLDERS = {"config.json", "environment.json", "metrics.jsonl", "lock"}, {"transitions", "checkpoints"}
 """What a run consists of: no result may be written over it."""
 
 

@@ -13,7 +13,7 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import require_own_code
 
 FILE = "online.pt"
-PARTS = ("config.json", "data.json", "metrics.jsonl", "learning.jsonl", "training.png", "fit.png")
+PARTS = ("config.json", "environment.json", "data.json", "metrics.jsonl", "learning.jsonl", "training.png", "fit.png")
 FOLDERS = ("transitions", "checkpoints")
 
 

@@ -1,7 +1,7 @@
 """Whether a task says of its environment what is so, seen on a few random steps before anything is trained."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from pyro_dynamics.seeding import derive_generator, derive_seed
 from pyro_dynamics.tasks import BoxTask, Task
 from pyro_dynamics.tasks.functions import Function, evaluate
 from pyro_dynamics.tasks.own_task_check import check_own_task
-from pyro_dynamics.tasks.spaces import choices_of
+from pyro_dynamics.tasks.spaces import choices_of, decide
 from pyro_dynamics.transitions import Transitions
 from pyro_dynamics.unusual_numbers import likely_angles, lost_digits
 
@@ -26,6 +26,10 @@ STEPS = 100
 """At most so many random steps in each environment."""
 REPEATED = 20
 """Of these so many again from the same reset, by the same actions."""
+CHANGED = 5
+"""And once more with another action at this step."""
+JUMP = 1.5
+"""An observation jumps if it changes by so many times the most that it does in steps that end no episode."""
 TOLERANCE = 1e-3
 """Rewards agree if they differ by less than this share of the largest: observations are rounded to float32."""
 
@@ -75,10 +79,16 @@ def check_task(task: Task, envs: VectorEnv, seed: int, length: int) -> list[str]
             f"{int(own_end.sum())} of {envs.num_envs} random episodes ended early, which the task does not know of: "
             'give it a termination, as in BoxTask(env, ..., terminated="learned")'
         )
-    warnings += hidden_state(envs)
+    hidden = hidden_state(envs)
+    warnings += hidden
     if not faults:
         warnings.append(compare_length(steps, envs, length))
-        warnings.append(compare_repeats(steps, random_steps(envs, seed, faults.__setitem__, REPEATED)))
+        warnings.append(restarts(steps, task))
+        unlike = compare_repeats(steps, random_steps(envs, seed, faults.__setitem__, REPEATED))
+        warnings.append(unlike)
+        if not unlike and not hidden:
+            other = random_steps(envs, seed, faults.__setitem__, REPEATED, changed=CHANGED)
+            warnings.append(compare_histories(steps, other, task))
     return [warning for warning in warnings if warning]
 
 
@@ -115,11 +125,20 @@ def require_sizes(task: Task, envs: VectorEnv) -> None:
         )
 
 
-def random_steps(envs: VectorEnv, seed: int, on_fault: OnFault | None = None, most: int = STEPS) -> list[Step]:
-    """The first steps of one random episode in each environment."""
-    space = envs.single_action_space
+def random_steps(
+    envs: VectorEnv, seed: int, on_fault: OnFault | None = None, most: int = STEPS, changed: int | None = None
+) -> list[Step]:
+    """The first steps of one random episode in each environment; with the opposite action at step ``changed``."""
+    space: Any = envs.single_action_space
     draws = derive_generator(seed, "task check", "actions")
-    policy = uniform_policy(space, envs.num_envs, draws)
+    at_random, step = uniform_policy(space, envs.num_envs, draws), count()
+
+    def policy(state: Tensor) -> Tensor:
+        action = at_random(state)
+        if next(step) != changed:
+            return action
+        return decide(torch.from_numpy(space.low + space.high).float() - action, choices_of(space))
+
     seeds = [derive_seed(seed, "task check", "reset", k) for k in range(envs.num_envs)]
     return [step for _, step in zip(range(most), rollout(envs, policy, seeds, on_fault), strict=False)]
 
@@ -211,6 +230,57 @@ def compare_repeats(first: Sequence[Step], again: Sequence[Step]) -> str:
         "keeps, and noise that is not drawn from self.np_random; what is learned will not hold, and no run can be "
         "repeated: take the wrapper off (states are normalised here anyway), or draw from self.np_random"
     )
+
+
+def compare_histories(first: Sequence[Step], other: Sequence[Step], task: Task) -> str:
+    """A warning if the same observation and action lead elsewhere after another history; else nothing.
+
+    The action of step :data:`CHANGED` is another one: where that changes nothing that is observed, all that comes must
+    stay the same, or something is not observed.
+    """
+    pairs = [(one, later) for one, later in zip(first, other, strict=False) if one.index >= CHANGED]
+    size = torch.cat([_observed(task, one.next_state).abs() for one, _ in pairs] or [torch.ones(1, 1)]).amax(0)
+    alike = torch.ones(1, dtype=torch.bool)
+    for one, later in pairs:
+        apart = (_observed(task, one.next_state) - _observed(task, later.next_state)).abs()
+        led = (apart > TOLERANCE * size.clamp(min=1e-30)).any(1) & one.alive & later.alive
+        if one.index > CHANGED and (led & alike).any():
+            return (
+                f"another action at step {CHANGED} changed nothing that is observed, and yet from the same observation "
+                f"the same action led elsewhere at step {one.index}: something is not observed that the next state "
+                "depends on, such as a velocity or actions under way (pyro_dynamics.environments.DelayedActions "
+                "observes these): a model of single steps cannot predict it"
+            )
+        alike = alike & (apart == 0).all(1) & one.alive & later.alive
+    return ""
+
+
+def restarts(steps: Sequence[Step], task: Task) -> str:
+    """A warning if each end of an episode leads to where episodes begin, by a jump; else nothing."""
+    ended = [one.alive & (one.terminated | ~later.alive) for one, later in pairwise(steps)]
+    ended.append(steps[-1].alive & steps[-1].terminated)
+    before, after = (
+        torch.cat([_observed(task, getattr(one, name)) for one in steps]) for name in ("state", "next_state")
+    )
+    ends, alive = torch.cat(ended), torch.cat([one.alive for one in steps])
+    if ends.sum() < 2 or not (alive & ~ends).any():
+        return ""
+    begun = _observed(task, steps[0].state)
+    low, high = begun.amin(0), begun.amax(0)
+    change, width = (after - before).abs(), high - low
+    jumps = (change[ends] > JUMP * change[alive & ~ends].amax(0)).any(1)
+    inside = ((after[ends] >= low - width) & (after[ends] <= high + width)).all(1)
+    if not (jumps & inside).all():
+        return ""
+    return (
+        f"in all of {int(ends.sum())} ends of episodes the observation jumps to where episodes begin: the environment "
+        "seems to reset itself in step(): let it return the last observation of the episode, and wait for reset()"
+    )
+
+
+def _observed(task: Task, state: Tensor) -> Tensor:
+    """What the environment itself observes, without a learned reward or termination."""
+    return task.observed(state) if isinstance(task, BoxTask) else state
 
 
 def _seen(step: Step) -> Tensor:

@@ -1,5 +1,6 @@
 """From a configuration to the objects of a run: the one place that names concrete models and guides."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from pyro_dynamics.last_layer_agent import LastLayerAgent
 from pyro_dynamics.models import Ensemble, HierarchicalModel, LastLayerEnsemble
 from pyro_dynamics.models.fused import can_fuse
 from pyro_dynamics.registry import make_part
+from pyro_dynamics.rollouts.training_environment import TrainingEnvironment
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, from_json, in_real_time
 from pyro_dynamics.runners.common.limits import check_limits
 from pyro_dynamics.seeding import derive_generator, drawing_from
@@ -149,13 +151,15 @@ def family_of(folder: RunFolder, config: RunConfig) -> Family:
 def require_own(folder: RunFolder, family: Family) -> None:
     """Refuse a run whose metrics or transitions are of other environments than its family's.
 
-    A family of that name may have other contexts now: then the latents would have the wrong names. Whether transitions
-    and checkpoint belong together :meth:`RunFolder.checkpoint` finds out.
+    A family of that name may have other contexts now: then the latents would have the wrong names; or give the networks
+    other numbers. Whether transitions and checkpoint belong together :meth:`RunFolder.checkpoint` finds out.
 
     Raises:
         UserError: with both.
     """
     task = family.make_task()
+    if (trained_in := TrainingEnvironment.load(folder.path)) is not None:
+        trained_in.require_same_task(folder.path, family)
     folder.require_sizes(len(family.train), task.state_dim, task.action_dim)
     trained = {row["environment"]: row["context"] for row in folder.metrics()}
     there = [trained[k] for k in sorted(trained)]
@@ -166,6 +170,23 @@ def require_own(folder: RunFolder, family: Family) -> None:
             f"{folder.path} was trained under {family.axis} {before}, and the family {family.name} has {now} now: give "
             "the family another name or train in another folder"
         )
+
+
+def environment_changes(
+    folder: RunFolder, config: RunConfig, family: Family, step_limit: float | None = None
+) -> list[str]:
+    """What the family's environment does otherwise than when the run was trained, a warning each.
+
+    Nothing is known of runs of older versions, and of fits to logged data.
+    """
+    trained_in = TrainingEnvironment.load(folder.path)
+    return [] if trained_in is None else trained_in.differences(family, config.steps, step_limit)
+
+
+def warn_of_changes(folder: RunFolder, config: RunConfig, family: Family, step_limit: float | None = None) -> None:
+    """Print these warnings, for commands that act in the environment."""
+    for words in environment_changes(folder, config, family, step_limit):
+        print(f"warning: {words}", file=sys.stderr)
 
 
 def action_space(family: Family, steps: int) -> Space:

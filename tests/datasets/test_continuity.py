@@ -113,3 +113,43 @@ def test_rows_that_are_not_in_the_order_of_time_are_named(seed: int) -> None:
     assert any(NOT_IN_ORDER in note for note in read(shuffled).notes)
     counted = {**shuffled, "step": order % 40}
     assert not any(NOT_IN_ORDER in note for note in read(counted).notes)
+
+
+def changing(how: str) -> dict[str, Any]:
+    """Episodes in which the environment changes after step 5, and changes back in every second one after step 7."""
+    arrays = whole()
+    step, episode = arrays["step"], arrays["episode"]
+    arrays["environment"] = ((step > 5) & ~((step > 7) & (episode % 2 == 1))).astype(int)
+    if how == "ends":
+        arrays["dones"] = step == STEPS - 1
+        del arrays["step"], arrays["episode"]
+    elif how == "steps":
+        del arrays["episode"]
+    elif how == "in no order":
+        arrays = select(arrays, np.random.default_rng(0).permutation(EPISODES * STEPS))
+    return arrays
+
+
+@pytest.mark.parametrize("how", ["episodes and steps", "steps", "ends", "in no order"])
+def test_a_group_that_changes_within_an_episode_is_named(how: str) -> None:
+    arrays = changing(how)
+    log = read(arrays)
+    assert len(log) == EPISODES * STEPS  # each has its next state, and nothing is lost
+    (note,) = log.notes
+    assert "the column to group by changes within an episode in 9 places" in note
+    del arrays["next_state"]
+    log = read(arrays)
+    assert "the column to group by changes within an episode in 9 places" in log.notes[0]
+    assert len(log) == EPISODES * STEPS - EPISODES - 9
+    assert "15 of 60 rows" in log.notes[1]
+    right = {tuple(state): tuple(after) for state, after in zip(whole()["state"], whole()["next_state"], strict=True)}
+    assert all(right[tuple(s)] == tuple(n) for s, n in zip(log.state, log.next_state, strict=True))
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_environments_that_count_their_own_episodes_do_not_change(shuffled: bool) -> None:
+    arrays = whole()
+    arrays["environment"], arrays["episode"] = arrays["episode"], np.zeros(EPISODES * STEPS, int)
+    if shuffled:
+        arrays = select(arrays, np.random.default_rng(0).permutation(EPISODES * STEPS))
+    assert read(arrays).notes == ()

@@ -9,6 +9,7 @@ import pandas
 import pytest
 from logged_pendulums import pendulum_log
 
+from pyro_dynamics.datasets.log_arrays import ColumnNames, log_of_arrays
 from pyro_dynamics.datasets.sources import read_data
 from pyro_dynamics.errors import UserError
 
@@ -137,3 +138,54 @@ def test_a_gap_among_the_ends_is_no_end(name: str) -> None:
     ends[[3, 40]] = np.nan
     with pytest.raises(UserError, match=rf"{name} is empty in row 3 \(2 of 72 rows\)"):
         read_data({**D4RL, name: ends}, GROUP)
+
+
+@pytest.mark.parametrize("name", ["done", "dones"])
+def test_an_end_of_either_kind_is_one(name: str) -> None:
+    named = {**without("next_observations", "terminals", "timeouts"), name: D4RL["timeouts"]}
+    data = read_data(named, GROUP)
+    assert [len(rows) for rows in data.transitions.episodes()] == [11] * 6
+    np.testing.assert_array_equal(data.transitions.next_state, LOG["next_state"][LOG["step"] < 11])
+    assert not any("time limit" in note for note in data.notes)
+    with pytest.raises(UserError, match=f"{name} is empty in row 3"):
+        read_data({**named, name: np.where(np.arange(72) == 3, np.nan, D4RL["timeouts"])}, GROUP)
+
+
+def alternating(ends: tuple[int, ...]) -> dict[str, Any]:
+    """Rows of environments in turn, whose episodes end after other numbers of steps."""
+    count, steps = len(ends), 24
+    order = np.argsort(np.tile(np.arange(steps), count), kind="stable")
+    rng = np.random.default_rng(0)
+    time, environment = np.tile(np.arange(steps), count), np.repeat(np.arange(count), steps)
+    last = (time + 1) % np.array(ends)[environment] == 0
+    phase = 0.1 * time + 3.0 * environment + 10 * (np.cumsum(last) - last)
+    state = np.stack([np.sin(phase), np.cos(phase)], axis=1)
+    arrays = {"observations": state, "actions": rng.normal(size=(len(state), 1)), "g": environment + 0.5, "dones": last}
+    return {name: array[order] for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("ends", [(6, 6), (6, 8), (4, 8, 12)])
+def test_rows_of_environments_that_alternate_go_with_their_own(ends: tuple[int, ...]) -> None:
+    data = read_data(alternating(ends), "g")
+    assert any("rows of several environments alternate" in note for note in data.notes)
+    for k, length in enumerate(ends):
+        lengths = [len(rows) for rows in data.transitions.episodes() if data.transitions.environment[rows[0]] == k]
+        assert lengths == [length - 1] * (24 // length)
+    moved = (data.transitions.next_state - data.transitions.state).norm(dim=1)
+    assert moved.max() < 0.11  # no row leads into another environment, nor into another episode
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("derived", [True, False])
+def test_rows_that_alternate_and_do_not_say_whose_they_are_are_named(count: int, derived: bool) -> None:
+    phase = 0.1 * np.arange(40)[:, None] + 2.4 * np.arange(count)
+    state = np.stack([np.sin(phase), np.cos(phase)], axis=2)
+    log = {"observations": state[:-1].reshape(-1, 2), "actions": np.zeros((39 * count, 1))}
+    if not derived:
+        log["next_observations"] = state[1:].reshape(-1, 2)
+    log["dones"] = np.arange(39 * count) == 39 * count - 1
+    words = f"those of {count} environments in turn"
+    notes = log_of_arrays("a", log, None, ColumnNames()).notes
+    assert any(words in note for note in notes)
+    whole = {name: array.reshape(39, count, -1).swapaxes(0, 1).reshape(39 * count, -1) for name, array in log.items()}
+    assert not any("in turn" in note for note in log_of_arrays("a", whole, None, ColumnNames()).notes)

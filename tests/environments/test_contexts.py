@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pyro_dynamics.environments import extrapolated, grid, interpolated, latin, sample
-from pyro_dynamics.environments.contexts import same_context, split_context
+from pyro_dynamics.environments.contexts import Context, same_context, sizes_of, split_context
 from pyro_dynamics.errors import UserError
 
 TWO = ("mass", "damping")
@@ -40,6 +40,39 @@ def test_contexts_are_the_same_up_to_rounding() -> None:
     assert not same_context((1.0, 2.0), 1.0)
     assert not same_context(float("nan"), 1.0)
     assert not same_context("none", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "sizes"),
+    [
+        (1e-7, 3e-7, (5e-7,)),  # kg of small parts
+        (2e-12, 0.0, (4e-12,)),  # a farad is large
+        ((1e-9, 5.0), (2e-9, 5.0), (2e-9, 5.0)),
+        ((3e5, 1e-8), (3e5, 1.5e-8), (4e5, 1e-7)),
+    ],
+)
+def test_small_contexts_differ_by_what_is_much_for_them(one: Context, other: Context, sizes: tuple[float, ...]) -> None:
+    assert same_context(one, other)
+    assert not same_context(one, other, sizes)
+    assert same_context(one, one, sizes)
+
+
+def test_rounding_errors_are_judged_by_the_size_of_the_contexts() -> None:
+    assert sizes_of([(1e-9, -5.0), (2e-9, 3.0)]) == (1e-9, 8.0)
+    assert sizes_of([1e-7, 1.0, 3e-7]) == (2e-7,)
+    assert sizes_of(np.linspace(-0.3, 0.3, 7).tolist()) == pytest.approx((0.1,))  # the middle one is 5.6e-17
+    assert sizes_of([0.3, 0.0, 0.1 + 0.2]) == (0.3,)
+    assert sizes_of([0.0, 0.0]) == (1.0,)
+    assert sizes_of([2e-8]) == (2e-8,)
+    assert sizes_of(["none", "back foot"]) == ()
+    assert same_context(1e-17, 0.0, (0.1,))  # an offset that is held as the difference of two masses
+    assert same_context((5e-7, 1.0), (5e-7 + 1e-14, 1.0), (5e-7, 1.0))
+
+
+def test_samples_of_small_ranges_are_not_rounded_away() -> None:
+    drawn = np.array(sample(50, seed=3, mass=(1e-7, 5e-7)))
+    assert len(np.unique(drawn)) == 50
+    assert 1e-7 <= drawn.min() < 2e-7 < 4e-7 < drawn.max() <= 5e-7
 
 
 def test_grids_and_samples() -> None:

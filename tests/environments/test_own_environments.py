@@ -515,3 +515,20 @@ def test_contexts_that_would_be_others_are_refused(train: Any, words: str) -> No
 
 def test_small_contexts_are_different_ones() -> None:
     assert replace(FAMILY, parameter="m", unit="kg", train=(1e-8, 2e-8), test=(1.5,)).train == (1e-8, 2e-8)
+
+
+@pytest.mark.parametrize(("light", "heavy"), [(1e-7, 3e-7), (2e-12, 8e-12), (1e-9, 1.5e-9)])
+def test_a_change_between_small_contexts_comes_and_is_seen(light: float, heavy: float) -> None:
+    small = replace(FAMILY, train=((light, 1.0), (heavy, 1.0)), test=((heavy, 1.0),))
+    env = small.make(Schedule(((0, (light, 1.0)), (1, (heavy, 1.0)))), 3)
+    env.reset(seed=0)
+    assert [env.step(np.zeros(1))[4]["context"] for _ in range(2)] == [(light, 1.0), (heavy, 1.0)]
+    with pytest.raises(UserError, match="holds"):
+        replace(small, environment=Deaf).make((heavy, 1.0), 3)
+
+
+class Deaf(HeavyPendulum):
+    """Takes no notice of the mass that it is given."""
+
+    def __init__(self, m: float, l: float) -> None:  # noqa: E741
+        super().__init__(0.0, l)

@@ -353,3 +353,70 @@ def image() -> Family:
 
 def unbounded() -> Family:
     return family(Unbounded, reward)
+
+
+class Late(gymnasium.Wrapper):
+    """A wrapper of one's own that sends each action some steps later, and does not observe those under way."""
+
+    def __init__(self, env: gymnasium.Env, steps: int) -> None:
+        super().__init__(env)
+        self.steps = steps
+
+    def reset(self, **how: Any) -> Any:
+        self.under_way = [np.full(2, 2.5)] * self.steps
+        return super().reset(**how)
+
+    def step(self, action: Any) -> Any:
+        self.under_way = [*self.under_way, action]
+        return super().step(self.under_way.pop(0))
+
+
+class Outdated(PointMass):
+    """Observes what was so one step ago."""
+
+    def reset(self, **how: Any) -> Any:
+        self.last = np.zeros(5)
+        return super().reset(**how)
+
+    def observe(self) -> np.ndarray:
+        return self.last
+
+    def step(self, action: Any) -> Any:
+        self.last = super().observe()
+        return super().step(action)
+
+
+class Restarting(PointMass):
+    """Begins anew by itself where an episode ends."""
+
+    def step(self, action: np.ndarray) -> Any:
+        after, reward, _, truncated, info = super().step(action)
+        ends = self.is_over()
+        if ends:
+            after, _ = self.reset()
+        return after, reward, ends, truncated, info
+
+    def is_over(self) -> bool:
+        return bool(np.hypot(*self.place) > 1.4)
+
+
+class RestartingEarly(Restarting):
+    def is_over(self) -> bool:
+        return bool(np.abs(self.place).max() > 1.1)
+
+
+class RestartingWhenFast(Restarting):
+    def is_over(self) -> bool:
+        return bool(np.abs(self.velocity).max() > 0.9)
+
+
+def late(steps: int) -> Family:
+    return family(lambda drag=1.0: Late(PointMass(drag), steps))
+
+
+def outdated() -> Family:
+    return family(Outdated)
+
+
+def restarting(kind: type[Restarting]) -> Family:
+    return family(kind, "learned", "learned")

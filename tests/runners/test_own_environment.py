@@ -9,6 +9,7 @@ import point_mass
 import pytest
 import torch
 
+from pyro_dynamics import Family
 from pyro_dynamics.datasets.exporting import RunData
 from pyro_dynamics.rollouts.task_check import check_task, random_steps
 from pyro_dynamics.rollouts.training import record
@@ -176,3 +177,26 @@ def test_what_differs_from_the_environment_is_warned_of(
     assert main(["train", f"point_mass:{family}", *SMALL, "--steps", "60", "--out", "run"]) == 0
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
     assert words.replace("150", "300") in line
+
+
+@pytest.mark.parametrize("made", [*(point_mass.late(steps) for steps in (1, 2, 4)), point_mass.outdated()])
+def test_an_action_that_is_seen_later_than_the_next_state_is_found(made: Family) -> None:
+    envs = made.make_vector(made.train, 60)
+    found = [words for words in check_task(made.make_task(), envs, seed=0, length=60) if "not observed" in words]
+    assert len(found) == 1
+    assert "DelayedActions" in found[0]
+
+
+@pytest.mark.parametrize("kind", [point_mass.Restarting, point_mass.RestartingEarly, point_mass.RestartingWhenFast])
+def test_an_environment_that_resets_itself_is_found(kind: type[point_mass.Restarting]) -> None:
+    made = point_mass.restarting(kind)
+    envs = made.make_vector(made.train, 120)
+    found = [words for words in check_task(made.make_task(), envs, seed=0, length=120) if "reset itself" in words]
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("name", ["learned", "fenced", "buttons", "given", "parts"])
+def test_what_is_observed_at_once_is_not_accused(name: str) -> None:
+    made = getattr(point_mass, name)()
+    envs = made.make_vector(made.train, 120)
+    assert check_task(made.make_task(), envs, seed=0, length=120) == []

@@ -131,6 +131,16 @@ def test_states_far_outside_of_what_was_trained_on_are_named(steps: int) -> None
         assert "state 1 lay between" in found.verdict.text
 
 
+@pytest.mark.parametrize("sent", [57.3, -1e3, 1e6])
+def test_actions_far_outside_of_their_bounds_are_named(sent: float) -> None:
+    agent, observed, latent, log_q = stream([1.0] * STEPS)
+    observed.action[-20:, 0] = sent
+    found = judged(agent, observed, latent, log_q, [1.0] * STEPS, TEMPERATURE)
+    far = [one for one in found.trouble if one.kind == "far"]
+    assert [(one.first, one.last) for one in far] == [(STEPS - 20, STEPS - 1)]
+    assert "action 0 is" in found.verdict.text
+
+
 def test_a_belief_that_is_only_wide_is_not_condemned_and_one_that_is_off_too_is() -> None:
     agent, observed, latent, log_q = stream([1.0] * STEPS)
     mean = latent.mean(1, keepdims=True)
