@@ -132,7 +132,7 @@ def system_limits() -> Iterator[None]:
 
 def fail(message: str) -> int:
     """Print a user error in one line; returns the exit code."""
-    print(f"pyro-dynamics: error: {' '.join(message.split())}", file=sys.stderr)
+    sys.stderr.write(f"pyro-dynamics: error: {' '.join(message.split())}\n")  # at once: others may write there too
     return 2
 
 
