@@ -167,7 +167,6 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     others = {str(path): latent_means(path, config) for path in flags.compare}
     out = results_folder(flags.out or folder.path / f"diagnose{name_of(flags)}", flags.dir)
 
-    (out / "posterior.nc").unlink(missing_ok=True)
     if note:
         print(note)
     stage("predicting held-out episodes")
@@ -191,6 +190,9 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
             calibrated(agent, trained, flags) if flags.sbc else None,
             beside_nuts(agent, trained, flags) if flags.nuts else None,
         )
+
+    else:
+        (out / "posterior.nc").unlink(missing_ok=True)  # of another agent, whose results were here before
 
     exact = "its last layer by exact Bayesian regression" if config.agent == "last-layer" else f"guide {config.guide}"
     how = "given its context" if agent.guide.context_given else exact
