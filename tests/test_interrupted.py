@@ -132,7 +132,7 @@ def test_agents_are_copied_and_pickled_with_their_belief(run: Path) -> None:
     after, *_ = env.step(actions[0])
     for twin in twins:
         twin.update(state, actions[0], after)
-    means = [twin.belief().mean for twin in twins]
+    means = [twin.belief.mean for twin in twins]
     assert all(np.array_equal(mean, means[0]) for mean in means)
 
 
