@@ -244,7 +244,7 @@ def make(
     steps = IDS.get(found.name, ("", STEPS))[1] if max_steps is None else max_steps
     if context is None:
         context = found.train[len(found.train) // 2]
-    if isinstance(context, str) and ":" in context:
+    if isinstance(context, str) and ":" in context and context not in (*found.train, *found.test_contexts):
         context = found.parse_schedule(context, steps)
     return found.make(context if isinstance(context, Schedule) else found.parse_context(context), steps, **settings)
 

@@ -37,7 +37,7 @@ from pyro_dynamics.inference import (
     linear_gaussian_posterior,
 )
 from pyro_dynamics.inference.log_joint import whole_batch
-from pyro_dynamics.io.files import make_folder, write_bytes, write_json
+from pyro_dynamics.io.files import results_folder, write_bytes, write_json
 from pyro_dynamics.io.provenance import provenance
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.models import Ensemble, EnsembleConfig, HierarchicalModel, LinearGaussian
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str]) -> None:
     if not flags.parts:
         raise UserError("--parts needs one or more of linear, neural, time")
     set_threads(flags.threads)
-    make_folder(flags.out)
+    results_folder(flags.out)
     results: dict[str, Any] = {"flags": asdict(flags) | {"out": str(flags.out)}, "provenance": provenance()}
     measure = {"linear": linear, "neural": neural, "time": times}
     with tqdm(total=len(methods) * len(flags.parts), unit="fit", disable=None, dynamic_ncols=True) as bar:

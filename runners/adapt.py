@@ -1,12 +1,10 @@
 """pyro-dynamics adapt: act in a new or changing environment, and watch the belief about it."""
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,11 +23,11 @@ from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.environments.example_schedule import example_schedule, in_words
 from pyro_dynamics.environments.schedule_text import schedule_text
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.files import make_folder, write_json
+from pyro_dynamics.io.files import results_folder, write_json
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import Adaptation, write_adaptation
-from pyro_dynamics.io.untrusted_folders import file_name, stamped
+from pyro_dynamics.io.untrusted_folders import stamped
 from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.plots.video import Film, make_environments
 from pyro_dynamics.processor import set_threads
@@ -45,12 +43,10 @@ from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, RunConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run, warn_of_changes
 from pyro_dynamics.runners.common.limits import read_flags
-from pyro_dynamics.runners.common.result_names import name_of_flags
+from pyro_dynamics.runners.common.result_names import name_of_flags, name_of_schedule
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
 
-LONGEST = 100
-"""Characters of a name that say what was adapted to."""
 UNFINISHED = "unfinished"
 """The folder of the steps of an adaptation that has not come to its end, inside that of its results."""
 
@@ -283,7 +279,7 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     warn_of_changes(folder, config, family, flags.step_limit)
     # Made before anything runs: a folder that cannot be written to must not cost the results.
     contexts = flags.schedule or label(schedule.at(0))
-    out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps))
+    out = results_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps), flags.dir)
     film = Film(out / "episode", envs, 0, steps, trained, family) if flags.video else None
     group = group_for(trained, family, [schedule.at(0)])
     prior = prior_draws(group, flags.seed)
@@ -328,7 +324,8 @@ def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family
         contexts = [schedule.at(step) for step in range(steps)]
     group = group_for(trained, family, contexts[:1])
     given = "".join(f"-{text}" for text in (flags.context, flags.schedule) if text is not None)
-    out = make_folder(flags.out or folder.path / "adapt" / name_of(flags, f"replay-{logged.name}{given}", steps))
+    name = name_of(flags, f"replay-{logged.name}{given}", steps)
+    out = results_folder(flags.out or folder.path / "adapt" / name, flags.dir)
     prior = prior_draws(group, flags.seed)
     stream_state = StreamState(group, flags.seed, acting=False)
     stream = partial(replay, group, logged.transitions, contexts, flags.seed, BELIEF_DRAWS, stream_state)
@@ -350,10 +347,7 @@ def name_of(flags: AdaptFlags, what: str, steps: int) -> str:
     own = online_defaults([str(flags.dir), *(["--realtime"] if flags.realtime else [])])
     usual = {"realtime": False, "checkpoint": None}
     rest = name_of_flags({name: getattr(flags, name) for name in usual}, usual, flags.online, own)
-    what = re.sub(r"[:,=/\s]", "_", what)
-    if len(what) > LONGEST:  # two long schedules may differ at their ends alone
-        what = f"{what[: LONGEST - 9]}-{sha256(what.encode()).hexdigest()[:8]}"
-    return file_name(what) + f"-steps{steps}-seed{flags.seed}{rest}"
+    return f"{name_of_schedule(what)}-steps{steps}-seed{flags.seed}{rest}"
 
 
 def prior_draws(group: AgentGroup, seed: int) -> np.ndarray:

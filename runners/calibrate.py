@@ -121,9 +121,10 @@ def main(arguments: Sequence[str]) -> None:
     write_json(out, summary)
     from pyro_dynamics.plots.figures import draw_calibration  # here, as matplotlib takes long
 
-    write_bytes(out.with_suffix(".png"), draw_calibration(table, chosen.temperature))
+    figure = out.with_name(f"{out.name.removesuffix('.json')}.png")  # not with_suffix: of table-0.5 that is table-0.png
+    write_bytes(figure, draw_calibration(table, chosen.temperature))
     online = f"--belief {flags.online.belief} --update {flags.online.update} --temperature {chosen.temperature:g}"
-    print(f"\nuse with adapt and evaluate: {online}\nresults: {out}\nfigure: {out.with_suffix('.png')}")
+    print(f"\nuse with adapt and evaluate: {online}\nresults: {out}\nfigure: {figure}")
 
 
 def name_of(flags: CalibrateFlags) -> str:

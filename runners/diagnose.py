@@ -26,7 +26,7 @@ from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.clutter import without_clutter
-from pyro_dynamics.io.files import make_folder, plain, write_json, write_tree
+from pyro_dynamics.io.files import plain, results_folder, write_json, write_tree
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import load_adaptation
 from pyro_dynamics.io.tables import text_table
@@ -38,6 +38,7 @@ from pyro_dynamics.runners.common.configuration import RunConfig
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.refits import fitted_to, refits
+from pyro_dynamics.runners.common.result_names import name_of_values
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
 from pyro_dynamics.tasks import Task
@@ -58,6 +59,8 @@ ORACLE = "an oracle, which is given the true context and infers nothing,"
 DRAWS = (1000, 4000)
 """From each posterior; the second where the first is too few for a strongly over-dispersed guide."""
 LEAST = {"draws": 100, "rows": 0, "horizon": 1, "particles": 20, "refits": 0, "sbc": 0, "seed": 0}
+DECISIVE = (*LEAST, "nuts", "compare", "checkpoint")
+"""Flags that change what is found."""
 FEWEST = 10
 """Rows of each environment that a posterior is judged on."""
 MOST = {"draws": 20_000, "particles": 20_000, "refits": 100}
@@ -102,7 +105,7 @@ class DiagnoseFlags:
     checkpoint: int | None = None
     """Round whose checkpoint is judged; the newest by default."""
     out: Path | None = None
-    """Where the report goes; DIR/diagnose by default."""
+    """Where the report goes; DIR/diagnose by default, with the flags in its name that are not the defaults."""
     figure_format: FigureFormat = "png"
     """Of the figures' files; pdf and svg, for print, are written beside the PNGs."""
     threads: int = 1
@@ -162,9 +165,8 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     check_posterior(flags, config, believes)
     note = thinning_note(parts, (trained if believes else parts[0], episodes))
     others = {str(path): latent_means(path, config) for path in flags.compare}
-    out = make_folder(flags.out or folder.path / "diagnose")
+    out = results_folder(flags.out or folder.path / f"diagnose{name_of(flags)}", flags.dir)
 
-    (out / "posterior.nc").unlink(missing_ok=True)
     if note:
         print(note)
     stage("predicting held-out episodes")
@@ -189,6 +191,9 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
             beside_nuts(agent, trained, flags) if flags.nuts else None,
         )
 
+    else:
+        (out / "posterior.nc").unlink(missing_ok=True)  # of another agent, whose results were here before
+
     exact = "its last layer by exact Bayesian regression" if config.agent == "last-layer" else f"guide {config.guide}"
     how = "given its context" if agent.guide.context_given else exact
     title = f"{family.name}: {config.agent} agent, {how}, round {m}"
@@ -205,6 +210,12 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     if config.agent == "oracle":
         print(f"\n{ORACLE} has no posterior to judge: these verdicts are on its predictions")
     save_report(run_report(found), out, flags.figure_format)
+
+
+def name_of(flags: DiagnoseFlags) -> str:
+    """The part of the default folder's name from flags that change the findings."""
+    given, usual = ({name: getattr(of, name) for name in DECISIVE} for of in (flags, DiagnoseFlags(flags.dir)))
+    return name_of_values(given, usual)
 
 
 def weighed(
@@ -301,7 +312,7 @@ def diagnose_adaptation(flags: DiagnoseFlags) -> None:
         raise UserError(f"{flags.dir} was made with another network than the one that {run} holds now: adapt again")
     for context in {context for context in adaptation.contexts if context is not None}:  # logged streams may not know
         family.parse_context(context)  # one that the family does not know is refused in words
-    out = make_folder(flags.out or flags.dir / "diagnose")
+    out = results_folder(flags.out or flags.dir / "diagnose", flags.dir)
     expected = reached(folder, adaptation.summary["checkpoint"])
     diagnosis = judge_adaptation(adaptation, group, family, expected)
     from pyro_dynamics.reports.stream_report import stream_report  # here, as matplotlib takes long

@@ -5,6 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 import gymnasium
@@ -119,12 +120,19 @@ def sections(family: Family) -> Iterator[tuple[str, str]]:
         yield "Gymnasium id", f"{there}, {gymnasium.spec(there).max_episode_steps} steps an episode"
     named = f": {', '.join(task.state_names)}" if task.state_names else ""
     yield "observation", f"{task.state_dim} numbers{named}"
-    yield "action", f"{task.action_dim} numbers" if task.action_dim > 1 else "1 number"
+    yield "action", actions(task)
     settings = ", ".join(f"{key}={value}" for key, value in getattr(family.task, "keywords", {}).items())
     yield "task", full_name(type(task)) + (f"({settings})" if settings else "")
     yield "", about(task)
     yield "reward", origin(task, "reward")
     yield "termination", origin(task, "termination") if task.can_terminate else "none: no episode ends early"
+
+
+def actions(task: Task) -> str:
+    """The numbers and the choices that an action consists of."""
+    count = task.action_dim - sum(length for _, length in task.choices)
+    parts = [f"{count} number{'s' if count > 1 else ''}"] if count else []
+    return ", ".join([*parts, *(f"a choice among {max(length, 2)}" for _, length in task.choices)])
 
 
 def environment(family: Family) -> str:
@@ -169,8 +177,8 @@ def commands(name: str, family: Family) -> list[str]:
     changing = f"0:{label(family.train[-1])},40:{label(family.train[0])}"
     return [
         f"pyro-dynamics train {name}" + ("" if preset == "quick" else f" --preset {preset}"),
-        f"pyro-dynamics adapt {run} --context {label(unseen(family))}",
-        f"pyro-dynamics adapt {run} --schedule {changing}",
+        f"pyro-dynamics adapt {run} --context {quote(label(unseen(family)))}",
+        f"pyro-dynamics adapt {run} --schedule {quote(changing)}",
         f"pyro-dynamics evaluate {run}",
     ]
 

@@ -34,8 +34,9 @@ COMMANDS = {
     "accuracy": "measure guides and updates against known posteriors, and time them",
 }
 
-RESUMING = dict.fromkeys(("adapt", "reproduce", "sweep", "track"), "the same command resumes it")
-"""What a command says when it is stopped; others say it themselves, or begin anew."""
+RESUMED: set[tuple[str, ...]] = {("adapt",), ("reproduce",), ("sweep",), ("track",)}
+RESUMED |= {("benchmark", name) for name in ("belief", "cadm", "ceiling")}
+"""The commands that keep what they have made when they are stopped, by their first words; `train` says it itself."""
 NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG")}
 """A full disk, an exhausted quota, or a file-size limit."""
 LIMITS = NO_ROOM | {getattr(errno, name) for name in ("EACCES", "EPERM", "EROFS", "ENAMETOOLONG", "EIO")}
@@ -79,10 +80,29 @@ def run(command: str, arguments: Sequence[str]) -> int:
         return fail(str(fault))
     except UserError as mistake:
         return fail(str(mistake))
-    except KeyboardInterrupt as stop:
-        again = stop.args[0] if stop.args else RESUMING.get(command, "")
-        print("\nstopped" + (f": {again}" if again else ""), file=sys.stderr)
+    except (KeyboardInterrupt, Exception) as fault:
+        stop = stop_behind(fault)
+        if stop is None:
+            raise
+        sys.stderr.write(f"\nstopped: {continuation(command, arguments, stop)}\n")
         return 130
+
+
+def stop_behind(fault: BaseException | None) -> KeyboardInterrupt | None:
+    """The interrupt that a library made another error of, as C extensions do that were just being imported."""
+    while fault is not None and not isinstance(fault, KeyboardInterrupt):
+        fault = fault.__cause__ or fault.__context__
+    return fault
+
+
+def continuation(command: str, arguments: Sequence[str], stop: KeyboardInterrupt) -> str:
+    """What to do after a command was stopped."""
+    if command == "train" and stop.args:
+        return str(stop.args[0])
+    kept = {(command,), (command, *arguments[:1])} & RESUMED and "--video" not in arguments  # a film begins anew
+    if kept or any(word.split("=")[0] == "--resume" for word in arguments):
+        return "the same command resumes it"
+    return "the same command begins anew, and earlier results are as they were"
 
 
 def stand_alone() -> None:
@@ -132,7 +152,7 @@ def system_limits() -> Iterator[None]:
 
 def fail(message: str) -> int:
     """Print a user error in one line; returns the exit code."""
-    print(f"pyro-dynamics: error: {' '.join(message.split())}", file=sys.stderr)
+    sys.stderr.write(f"pyro-dynamics: error: {' '.join(message.split())}\n")  # at once: others may write there too
     return 2
 
 

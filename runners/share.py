@@ -67,7 +67,7 @@ def share_run(path: Path, out: Path | None = None, licence: str | None = None) -
     ensure_parent(out)
     family = family_of(folder, from_json(folder.config))
     folder.checkpoint()  # a run without one cannot be loaded, nor one whose parts are of several
-    with lock_folder(path):  # no training or adaptation writes in the meantime
+    with lock_folder(path, instead="share a copy of the folder"):  # no training or adaptation writes in the meantime
         write_card(folder, family, licence)
         files, left = shared_files(path)
         write_zip(path, files, out)

@@ -1,6 +1,5 @@
 """pyro-dynamics track: compare how fast, and at what price, beliefs follow a change in mid-episode."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from pyro_dynamics.environments.checked_env import limit_steps, require_step_lim
 from pyro_dynamics.environments.context_text import columns
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference import BELIEFS, UPDATES
-from pyro_dynamics.io.files import make_folder, write_bytes, write_json
+from pyro_dynamics.io.files import results_folder, write_bytes, write_json
 from pyro_dynamics.io.reuse import not_made, stored_result, write_result
 from pyro_dynamics.io.stream_folder import Adaptation
 from pyro_dynamics.io.tables import markdown_table
@@ -34,6 +33,7 @@ from pyro_dynamics.runners.common.configuration import OnlineConfig
 from pyro_dynamics.runners.common.factory import group_for, load_run, warn_of_changes
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.online_words import read_online
+from pyro_dynamics.runners.common.result_names import name_of_schedule, name_of_values
 from pyro_dynamics.runners.main import run_as_module
 
 ORACLE_RESET = "oracle-reset"
@@ -47,8 +47,8 @@ class TrackFlags:
     Every belief and update acts through the same schedule with the same seeds, beside the oracle-reset baseline, whose
     belief returns to the prior when the truth changes; where beliefs begin, and whether each member has its own, is as
     in the run. Prints a table with the verdict that `adapt` and `diagnose` give of the same stream; stores it, every
-    step, a figure and rows for `benchmark tracking` in DIR/track/SCHEDULE. What was measured before is not measured
-    again, so a killed command resumes where it was.
+    step, a figure and rows for `benchmark tracking` in DIR/track/SCHEDULE, with the flags in its name that are not the
+    defaults. What was measured before is not measured again, so a killed command resumes where it was.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -68,7 +68,7 @@ class TrackFlags:
     temperature: float | None = None
     """Power of the likelihood online; that of the run by default."""
     out: Path | None = None
-    """Where the results go."""
+    """Where the results go; by default DIR/track/NAME with a name made of the other flags."""
     step_limit: float | None = None
     """Seconds that one step or reset of an environment may take; one that takes longer ends the command. No limit by
     default."""
@@ -86,8 +86,8 @@ def main(arguments: Sequence[str]) -> None:
     own = config.online if flags.temperature is None else replace(config.online, temperature=flags.temperature)
     schedule = check(flags, family, trained, own)
     warn_of_changes(folder, config, family, flags.step_limit)
-    steps = flags.steps or schedule.changes[-1][0] + 200
-    out = make_folder(flags.out or folder.path / "track" / re.sub(r"[:,=/\s]", "_", flags.schedule))
+    steps = flags.steps or usual_steps(schedule)
+    out = results_folder(flags.out or folder.path / "track" / name_of(flags, schedule), flags.dir)
     place, axis = line_of(family, schedule)
     probe = ContextProbe(trained.beliefs()[0].numpy(), [place(context) for context in family.train])
     network = trained.fingerprint()
@@ -146,6 +146,20 @@ def main(arguments: Sequence[str]) -> None:
 
     figures = write_figure(out / "tracks.png", draw_tracks(tracks, truth, axis), flags.figure_format)
     print(f"{table}\n\nresults: {out}\nfigure: {figures[-1]}")
+
+
+def usual_steps(schedule: Schedule) -> int:
+    """Steps where none are given."""
+    return schedule.changes[-1][0] + 200
+
+
+def name_of(flags: TrackFlags, schedule: Schedule) -> str:
+    """A folder's name for the results, made of what decides them."""
+    names = ("steps", "seeds", "seed", "beliefs", "updates", "temperature")
+    given, usual = ({name: getattr(of, name) for name in names} for of in (flags, TrackFlags(flags.dir)))
+    for values in (given, usual):
+        values["steps"] = values["steps"] or usual_steps(schedule)
+    return name_of_schedule(flags.schedule) + name_of_values(given, usual)
 
 
 def line_of(family: Family, schedule: Schedule) -> tuple[Callable[[Context], float], str]:

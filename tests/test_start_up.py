@@ -89,3 +89,23 @@ def test_names_come_when_they_are_asked_for() -> None:
     assert set(package._MODULES) | {"__version__"} == set(pd.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nosuch'"):
         _ = package.nosuch
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--help"], 0, "usage: pyro-dynamics COMMAND [OPTIONS]"),
+        (["--version"], 0, "pyro-dynamics "),
+        (["adapt", "--help"], 0, "usage: pyro-dynamics adapt "),
+        (["families"], 0, "pendulum-gravity"),
+        (["trian"], 2, "pyro-dynamics: error: unknown command 'trian'"),
+        (["adapt", "nosuch"], 2, "pyro-dynamics: error: nosuch is not a run folder"),
+    ],
+    ids=str,
+)
+def test_the_package_is_the_command_too(arguments: list[str], code: int, words: str, tmp_path: Path) -> None:
+    """``python -m pyro_dynamics``, where no script is on the path."""
+    command = [sys.executable, "-m", "pyro_dynamics", *arguments]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == code, ran.stderr
+    assert words in (ran.stderr if code else ran.stdout)

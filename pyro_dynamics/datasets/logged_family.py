@@ -16,6 +16,7 @@ from torch import Tensor
 from pyro_dynamics.data_files import AnyContext, Count, Finite, read_json, structure
 from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.environments import Context, Family, Schedule, find_family
+from pyro_dynamics.environments.contexts import of_python
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import write_json
 from pyro_dynamics.io.untrusted_folders import require_own_code
@@ -218,13 +219,10 @@ class LoggedFamily(Family):
         return Box(np.array(self.low, np.float32), np.array(self.high, np.float32))
 
     def parse_context(self, value: Any) -> Context:
-        if value in self.train:
-            return value
-        if self.simulator is not None:
+        if self.simulator is not None and not (isinstance(value, str | int | float | tuple) and value in self.train):
             return self.simulator.parse_context(value)
-        if not self.numeric:
-            return str(value)
-        return self._parse(value)
+        values = self._split(of_python(value))
+        return self._parse(values) if self.numeric else str(values[0])
 
     def make(self, context: Context | Schedule, max_steps: int, **how: Any) -> Any:
         return self._simulator().make(context, max_steps, **how)

@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -16,8 +16,11 @@ from pyro_dynamics.datasets.log_arrays import refuse_not_finite
 from pyro_dynamics.datasets.logged_data import Log
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import check_free_space, reason, unfinished
+from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.untrusted_folders import require_inside
 
+HIDDEN_LOCK = ".pyro-dynamics-lock"
+"""In Minari's root, which Minari does not look at: it lists the folders there, and breaks where one vanishes."""
 NOT_A_COLUMN = {"id", "seed", "total_steps"}
 """Minari's own metadata of every episode."""
 
@@ -173,7 +176,7 @@ def write_minari(
     buffers = [
         EpisodeBuffer(**{name: value for name, value in episode.items() if name != "metadata"}) for episode in episodes
     ]
-    with _root_of(target) as name, warnings.catch_warnings():
+    with _root_of(target) as name, warnings.catch_warnings(), ExitStack() as stack:
         try:
             namespace, *_ = parse_dataset_id(name)
         except (ValueError, TypeError):  # the latter for a name without a version
@@ -181,6 +184,8 @@ def write_minari(
         warnings.simplefilter("ignore")  # about a missing author and link
         place = get_dataset_path(name)
         beside = unfinished(place)
+        # One at a time: whoever comes later finds what is there, and says so.
+        stack.enter_context(lock_folder(place.parents[name.count("/")], wait=True, name=HIDDEN_LOCK))
         try:
             if place.exists():
                 raise FileExistsError("it already exists")

@@ -62,10 +62,29 @@ def split_context(value: Any, parameters: Sequence[str]) -> list[Any]:
     parameters, or ``mass=1.5,damping=0.8`` in any order, or given as a sequence or as a mapping from their names.
 
     Raises:
-        UserError: if the values are not as many as the parameters, or have other names.
+        UserError: if the values are not as many as the parameters, or have other names, or are True or False.
     """
+    value = of_python(value)
+    values = [of_python(one) for one in _split(value, parameters)]
+    for one in values:
+        if isinstance(one, bool):
+            raise UserError(f"{', '.join(parameters)}: {one} is neither a number nor a name: give 0.0, 1.0 or a name")
+    return values
+
+
+def of_python(value: Any) -> Any:
+    """Numbers and lists of Python out of numpy's and torch's."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _split(value: Any, parameters: Sequence[str]) -> list[Any]:
     single = len(parameters) == 1
-    if isinstance(value, str) and (("," in value and not single) or "=" in value):
+    if single and isinstance(value, str) and "=" in value:  # a name may have commas in it
+        name, _, text = value.partition("=")
+        if "=" in text:
+            raise _misread(value, parameters)
+        value = {name.strip(): text.strip()}
+    elif isinstance(value, str) and ("," in value or "=" in value) and not single:
         parts = [part.partition("=") for part in value.split(",")]
         named = [name.strip() for name, equals, _ in parts if equals]
         if named and len(set(named)) < len(parts):

@@ -11,7 +11,15 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
 from pyro_dynamics.environments.checked_env import CheckedEnv, checked_envs, making
-from pyro_dynamics.environments.contexts import Context, as_context, numbers, parse_number, sizes_of, split_context
+from pyro_dynamics.environments.contexts import (
+    Context,
+    as_context,
+    numbers,
+    of_python,
+    parse_number,
+    sizes_of,
+    split_context,
+)
 from pyro_dynamics.environments.family_words import kind_of, plain_words
 from pyro_dynamics.environments.given_contexts import given_contexts
 from pyro_dynamics.environments.hidden_parameter import AttributeContext, hidden_parameter
@@ -128,18 +136,28 @@ class Family:
         return ", ".join(self.axes)
 
     def parse_context(self, value: Any) -> Context:
-        """The context that ``value`` stands for; raises :class:`UserError` if the simulator does not accept it."""
-        own = getattr(self._creator, "parse_context", None)
-        return own(value) if own is not None else self._parse(value)
+        """The context that ``value`` stands for; raises :class:`UserError` if the simulator does not accept it.
 
-    def _parse(self, value: Any) -> Context:
+        Args:
+            value: a context or its text, of Python, numpy or torch; a mapping from the parameters' names; of a single
+                parameter also a list of one value.
+        """
+        values = self._split(of_python(value))
+        own = getattr(self._creator, "parse_context", None)
+        return self._parse(values) if own is None else own(values[0] if len(values) == 1 else tuple(values))
+
+    def _split(self, value: Any) -> list[Any]:
+        """A value for each parameter; the name of a category may have commas and equals signs in it."""
+        named = isinstance(value, str) and value in (*self.train, *self.test_contexts)
+        return [str.__str__(value)] if named else split_context(value, self.parameters)
+
+    def _parse(self, values: Sequence[Any]) -> Context:
         """A context of an environment without its own parser: finite numbers, or categories that it declares."""
-        values = split_context(value, self.parameters)
         if self.numeric:
             return as_context([parse_number(v, n, unit=u) for v, n, u in zip(values, *self._names, strict=True)])
         known = dict.fromkeys((*self.train, *self.test_contexts))
         if values[0] not in known:
-            raise UserError(f"{self.parameter} must be one of {', '.join(map(str, known))}, not {value!r}")
+            raise UserError(f"{self.parameter} must be one of {', '.join(map(str, known))}, not {values[0]!r}")
         return values[0]
 
     @property

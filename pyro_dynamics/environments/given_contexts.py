@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from pyro_dynamics.environments.contexts import Context, as_context, parse_number, split_context
+from pyro_dynamics.environments.contexts import Context, as_context, of_python, parse_number, split_context
 from pyro_dynamics.errors import UserError
 
 
@@ -21,7 +21,7 @@ def given_contexts(where: str, given: Any, parameters: Sequence[str], units: Seq
     """
     if isinstance(given, Set):
         raise UserError(f"{where} is a set, whose order differs from one run to the next: give a tuple")
-    values = _of_python(given)
+    values = of_python(given)
     if isinstance(values, str | bytes | Mapping) or hasattr(values, "columns") or not hasattr(values, "__iter__"):
         raise UserError(f"{where} must be a tuple of contexts, not {given!r}")
     try:
@@ -34,16 +34,8 @@ def given_contexts(where: str, given: Any, parameters: Sequence[str], units: Seq
 
 
 def _context(given: Any, parameters: Sequence[str], units: Sequence[str]) -> Context:
-    value = _of_python(given)
+    value = of_python(given)
     if isinstance(value, str) and len(parameters) == 1:
         return str.__str__(value)  # of a text that is a member of an enumeration too, which prints its name
-    values = [_of_python(one) for one in split_context(value, parameters)]
-    for one in values:
-        if isinstance(one, bool):
-            raise UserError(f"{one} is neither a number nor a name: give 0.0 and 1.0, or names")
+    values = split_context(value, parameters)
     return as_context([parse_number(v, n, unit=u) for v, n, u in zip(values, parameters, units, strict=True)])
-
-
-def _of_python(value: Any) -> Any:
-    """Numbers and lists of Python out of numpy's and torch's."""
-    return value.tolist() if hasattr(value, "tolist") else value

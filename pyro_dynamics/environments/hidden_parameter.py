@@ -125,6 +125,8 @@ class AttributeContext(HiddenParameterWrapper):
             raise did_not_take(parameter, context, self.context)
 
     def parse_context(self, value: Any) -> Context:  # type: ignore[override]
+        if isinstance(value, str) and len(self._names) == 1:
+            return value  # a name, with whatever is in it
         values = split_context(value, self._names)
         return values[0] if isinstance(values[0], str) else as_context(values)
 

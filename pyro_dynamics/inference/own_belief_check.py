@@ -1,6 +1,6 @@
 """What a belief or an update of the user's own does, tried out on made-up transitions before anything is trained."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch.distributions import Distribution
@@ -50,6 +50,7 @@ def check_own_belief(
             raise UserError(f"{names}: an update by a first transition leads to no finite posterior")
         for what in ("posterior", "ahead"):
             _require_constant(belief, names, what, guide)
+        _require_unseen_kept(belief)
     if any(not torch.equal(value, weights[name]) for name, value in model.state_dict().items()):
         raise UserError(f"{names} changes the model's weights, which stand still online (Eq. 5)")
 
@@ -65,3 +66,37 @@ def _require_constant(belief: Belief, names: str, what: str, guide: VariationalG
             )
         if not found.sample().isfinite().all():
             raise UserError(f"{names}: {what}() draws numbers that are not finite")
+
+
+def _require_unseen_kept(belief: Belief) -> None:
+    """A ``prior`` of the user's own is the posterior where nothing is seen, of narrow and of wide ones."""
+    if type(belief).prior is Belief.prior or not is_own(type(belief)):
+        return
+    name, count = f"{type(belief).__name__}.prior()", belief.guide.environments
+    seen = torch.arange(count) % 2 == 1
+    for posterior in _posteriors(belief.guide):
+        with faults_of(name):
+            prior = belief.prior(posterior, seen)
+            check_posterior(belief, prior, count, belief.guide.latent_dim, "prior")
+        for what in ("mean", "stddev"):
+            try:
+                before, after = (getattr(one, what)[~seen] for one in (posterior, prior))
+            except NotImplementedError:  # a density without moments
+                continue
+            if not torch.allclose(before, after, rtol=1e-3, atol=1e-5):
+                raise UserError(
+                    f"{name} changes the {what} of environments of which nothing is seen: keep the posterior where "
+                    "`seen`, booleans [K], is false, as in torch.where(seen[:, None], new, posterior.stddev)"
+                )
+
+
+def _posteriors(guide: VariationalGuide) -> Iterator[Distribution]:
+    """The guide's own, and others of the same family if it can be set to a Gaussian."""
+    yield guide.frozen()
+    other, size = guide.for_environments(guide.environments), (guide.environments, guide.latent_dim)
+    for scale in (0.01, 4.0):
+        try:
+            other.match(torch.full(size, 0.5), scale**2 * torch.eye(size[1]).repeat(size[0], 1, 1))
+        except UserError:  # it is none that can
+            return
+        yield other.frozen()

@@ -33,8 +33,35 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-RUN_FILES, RUN_FOLDERS = {"config.json", "environment.json", "metrics.jsonl", "lock"}, {"transitions", "checkpoints"}
+RUN_FILES = {
+    *("config.json", "environment.json", "metrics.jsonl", "lock"),
+    *("data.json", "learning.jsonl", "trackers.json"),
+}
+RUN_FOLDERS = {"transitions", "checkpoints"}
 """What a run consists of: no result may be written over it."""
+
+
+def results_folder(folder: Path, source: Path | None = None) -> Path:
+    """Make the folder of a command's results: one of their own, for what lies in a run belongs to it.
+
+    Args:
+        folder: the place.
+        source: the run, or the results, that the command reads; its own default places are inside of it.
+
+    Raises:
+        UserError: if the folder is a run or the source, holds the source, lies where a run keeps its parts, or cannot
+            be made.
+    """
+    place, own = folder.resolve(), None if source is None else source.resolve()
+    if own is not None and own.is_relative_to(place):
+        what = "is" if own == place else "holds"
+        raise UserError(f"--out {folder} {what} {source}, which is read: name a folder for the results alone")
+    if (place / "config.json").is_file():
+        raise UserError(f"--out {folder} is a run: name a folder for the results alone")
+    for part in (place, *place.parents):
+        if part.name in RUN_FOLDERS and (part.parent / "config.json").is_file():
+            raise UserError(f"--out {folder} is a part of the run in {part.parent}: name another folder")
+    return make_folder(folder)
 
 
 def ensure_parent(file: Path) -> Path:

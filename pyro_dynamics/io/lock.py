@@ -20,7 +20,9 @@ class Busy(UserError):
 
 
 @contextmanager
-def lock_folder(path: Path, wait: bool = False) -> Iterator[None]:
+def lock_folder(
+    path: Path, wait: bool = False, name: str = LOCK, instead: str = "choose another --out"
+) -> Iterator[None]:
     """Hold a folder, which is made if it is not there, for the ``with`` block.
 
     The system releases it when the process ends, however it ends: a killed run leaves no lock. On file systems that
@@ -29,6 +31,8 @@ def lock_folder(path: Path, wait: bool = False) -> Iterator[None]:
     Args:
         path: the folder.
         wait: until whoever holds it lets go, where that is soon.
+        name: of the file.
+        instead: what can be done in place of waiting, for the message.
 
     Raises:
         Busy: if it is held already, and not waited for.
@@ -36,9 +40,9 @@ def lock_folder(path: Path, wait: bool = False) -> Iterator[None]:
     """
     held: AbstractContextManager[object] = nullcontext()
     try:
-        held = FileLock(make_folder(path) / LOCK).acquire(timeout=-1 if wait else 0)
+        held = FileLock(make_folder(path) / name).acquire(timeout=-1 if wait else 0)
     except Timeout:
-        raise Busy(f"{path} is in use by another process: wait until that has ended, or choose another --out") from None
+        raise Busy(f"{path} is in use by another process: wait until that has ended, or {instead}") from None
     except (IsADirectoryError, PermissionError) as fault:
         raise UserError(f"cannot write to {path}: {fault.strerror}") from None
     except OSError as fault:

@@ -115,20 +115,21 @@ def _fit_table(rows: Sequence[Mapping[str, Any]], family: Family) -> str:
 
 
 def _verdict(folder: RunFolder, family: Family) -> str:
-    """What ``diagnose`` found of the newest round, if it was run."""
-    try:
-        found = read_json(folder.path / "diagnose" / "diagnostics.json")
-        if found["round"] != folder.last_round:
-            raise ValueError
-        rows = [
-            [str(one["environment"]), str(one["word"]), "; ".join(map(str, one["reasons"]))]
-            for one in found["verdicts"]
-        ]
-    except (OSError, ValueError, KeyError, TypeError):
-        return "Not judged yet: `pyro-dynamics diagnose` on the unpacked folder does."
-    return "By `pyro-dynamics diagnose`; its report is in `diagnose/report.html`.\n\n" + markdown_table(
-        (family.axis, "verdict", "why"), rows
-    )
+    """What ``diagnose`` found of the newest round, if it was run; with its own settings rather than with others."""
+    for file in sorted(folder.path.glob("diagnose*/diagnostics.json")):
+        try:
+            found = read_json(file)
+            if found["round"] != folder.last_round:
+                continue
+            rows = [
+                [str(one["environment"]), str(one["word"]), "; ".join(map(str, one["reasons"]))]
+                for one in found["verdicts"]
+            ]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        where = f"By `pyro-dynamics diagnose`; its report is in `{file.parent.name}/report.html`."
+        return f"{where}\n\n" + markdown_table((family.axis, "verdict", "why"), rows)
+    return "Not judged yet: `pyro-dynamics diagnose` on the unpacked folder does."
 
 
 def _loading(name: str, config: Mapping[str, Any], family: Family, fitted: bool) -> str:

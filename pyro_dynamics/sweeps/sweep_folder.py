@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from pyro_dynamics.data_files import parse_json, read_text
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.files import make_folder, write_bytes, write_json
+from pyro_dynamics.io.files import make_folder, results_folder, write_bytes, write_json
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.untrusted_folders import require_inside
 
@@ -48,7 +48,7 @@ class SweepFolder:
         Raises:
             UserError: if it cannot be made, or another command is at work in it.
         """
-        folder = cls(make_folder(path.absolute()), secrets.token_hex(8))
+        folder = cls(results_folder(path.absolute()), secrets.token_hex(8))
         require_inside(path)
         with lock_folder(folder.path):
             write_bytes(folder.path / "command", folder.command.encode())

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from inspect import signature
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ import tyro
 from cattrs.gen import make_dict_structure_fn
 
 from pyro_dynamics.agent import BeliefFactory
+from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.control import PLANNERS, CEMConfig, Device, ICEMConfig, MPCConfig, Planner, Precision
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError, require_not_negative, require_positive
@@ -21,11 +23,13 @@ from pyro_dynamics.guides import GUIDES, DiagonalConfig, FullRankConfig, Guide
 from pyro_dynamics.inference import (
     BELIEFS,
     UPDATES,
+    Belief,
     ChangepointConfig,
     KalmanUpdateConfig,
     OfflineConfig,
     RecursiveConfig,
     SVIUpdateConfig,
+    Update,
 )
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import EnsembleConfig
@@ -64,9 +68,19 @@ class OnlineConfig:
         of_members = {"per_member": True} if self.belief_per == "member" else {}
         if of_members and "per_member" not in signature(kind).parameters:
             raise UserError(f"{kind.__name__} takes no per_member: hand it on to Belief, or give --belief-per ensemble")
-        return lambda model, guide: make_part(
-            kind, model, guide, rule, self.belief_config, self.temperature, **of_members
-        )
+        return partial(_belief, kind, rule, self, of_members)
+
+
+def _belief(
+    kind: type[Belief],
+    rule: Update,
+    online: OnlineConfig,
+    of_members: dict[str, bool],
+    model: DynamicsModel,
+    guide: VariationalGuide,
+) -> Belief:
+    """A function of this module, and no closure: agents can be pickled, for another process."""
+    return make_part(kind, model, guide, rule, online.belief_config, online.temperature, **of_members)
 
 
 @dataclass(frozen=True)

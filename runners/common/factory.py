@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,7 +86,8 @@ def last_layer_belief(online: OnlineConfig) -> BeliefFactory:
     if online.belief not in ("changepoint", "recursive"):
         raise UserError(f"the last-layer agent has the beliefs changepoint and recursive, not {online.belief}")
     config = online.belief_config if isinstance(online.belief_config, ChangepointConfig) else None
-    return lambda model, guide: LastLayerBelief(model, guide, config, online.temperature)  # type: ignore[arg-type]
+    made: Any = partial(LastLayerBelief, config=config, temperature=online.temperature)  # it can be pickled
+    return made
 
 
 def build_guide(config: RunConfig, family: Family, task: Task, environments: int) -> Guide:

@@ -1,5 +1,6 @@
 """Names of results, made of the flags that change their numbers: other flags are other results."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from hashlib import sha256
@@ -10,6 +11,8 @@ from pyro_dynamics.runners.common.configuration import OnlineConfig
 
 LONGEST = 80
 """Characters of the part of a name that depends on flags."""
+LONGEST_SCHEDULE = 100
+"""Characters of the part of a name that says what was acted in."""
 
 
 def name_of_flags(given: Mapping[str, Any], usual: Mapping[str, Any], online: OnlineConfig, own: OnlineConfig) -> str:
@@ -29,9 +32,27 @@ def name_of_flags(given: Mapping[str, Any], usual: Mapping[str, Any], online: On
         before = getattr(own, f"{part}_config") if given[part] == usual[part] else type(chosen)()
         for values, settings in ((given, chosen), (usual, before)):
             values |= {f"{part}.{name}": value for name, value in asdict(settings).items()}
+    return name_of_values(given, usual)
+
+
+def name_of_values(given: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    """The part of a result's name from values that are not the defaults: ``-seed=1-rows=500``, or nothing.
+
+    Args:
+        given: values that change the numbers, by name.
+        usual: their defaults.
+    """
     different = {name: value for name, value in given.items() if value != usual[name]}
-    words = [f"{name}={','.join(value) if isinstance(value, tuple) else value}" for name, value in different.items()]
-    text = "".join(f"-{word}" for word in words)
-    if len(text) > LONGEST:
-        text = text[:LONGEST] + "-" + sha256(text.encode()).hexdigest()[:8]
+    listed = {name: value if isinstance(value, tuple) else (value,) for name, value in different.items()}
+    text = cut("".join(f"-{name}={','.join(map(str, values))}" for name, values in listed.items()), LONGEST)
     return text and "-" + file_name(text[1:])
+
+
+def name_of_schedule(text: str) -> str:
+    """The part of a result's name that says what was acted in: 0_9_40_3 of 0:9,40:3."""
+    return file_name(cut(re.sub(r"[:,=/\s]", "_", text), LONGEST_SCHEDULE))
+
+
+def cut(text: str, longest: int) -> str:
+    """A text that is too long for a name, with a digest of it: two may differ at their ends alone."""
+    return text if len(text) <= longest else f"{text[: longest - 9]}-{sha256(text.encode()).hexdigest()[:8]}"

@@ -1,9 +1,16 @@
+from typing import Any, ClassVar
+
 import numpy as np
 import pytest
+import torch
+from gymnasium.envs.classic_control import AcrobotEnv
 
-from pyro_dynamics.environments import extrapolated, grid, interpolated, latin, sample
-from pyro_dynamics.environments.contexts import Context, same_context, sizes_of, split_context
+import pyro_dynamics
+from pyro_dynamics import Family
+from pyro_dynamics.environments import Context, extrapolated, grid, interpolated, latin, sample
+from pyro_dynamics.environments.contexts import same_context, sizes_of, split_context
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.tasks import BoxTask
 
 TWO = ("mass", "damping")
 
@@ -107,3 +114,77 @@ def test_test_sets_between_and_outside_of_what_was_trained_on() -> None:
 def test_no_more_combinations_are_drawn_than_there_are() -> None:
     with pytest.raises(UserError, match="there are only 6 combinations of mass, damping, not 7"):
         latin(7, seed=0, mass=(1.0, 2.0), damping=(1.0, 2.0, 3.0))
+
+
+@pytest.mark.parametrize(
+    ("family", "given", "context"),
+    [
+        ("pendulum-gravity", np.array([3.0]), 3.0),
+        ("pendulum-gravity", torch.tensor([3.0]), 3.0),
+        ("pendulum-gravity", (3,), 3.0),
+        ("pendulum-gravity", {"gravity": 3}, 3.0),
+        ("pendulum-gravity", "gravity = 3", 3.0),
+        ("pendulum-gravity", np.float32(3), 3.0),
+        ("pendulum-gravity", " 3 ", 3.0),
+        ("hopper-mass", np.array([0.5]), 0.5),
+        ("cadm-cartpole", np.array([3.0, 0.4]), (3.0, 0.4)),
+        ("cadm-cartpole", [np.float32(3), torch.tensor(0.5)], (3.0, 0.5)),
+        ("halfcheetah-mass-damping", torch.tensor([1.5, 0.5]), (1.5, 0.5)),
+        ("halfcheetah-crippled", ["back-foot"], "back-foot"),
+        ("halfcheetah-crippled", np.array(["back-foot"]), "back-foot"),
+        ("halfcheetah-crippled", "disabled=back-foot", "back-foot"),
+    ],
+)
+def test_a_context_of_any_kind_of_object(family: str, given: Any, context: Context) -> None:
+    env = pyro_dynamics.make(family, given, max_steps=2)
+    assert env.reset(seed=0)[1]["context"] == context
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("family", "given", "words"),
+    [
+        ("pendulum-gravity", True, "gravity: True is neither a number nor a name"),
+        ("pendulum-gravity", np.bool_(False), "gravity: False is neither a number nor a name"),
+        ("pendulum-gravity", np.array([[3.0]]), r"gravity must be a number of m/s\^2"),
+        ("pendulum-gravity", np.array([3.0, 4.0]), r"gravity must be a number of m/s\^2"),
+        ("hopper-mass", [True], "mass: True is neither"),
+        ("cadm-cartpole", (1.0, True), "force, length: True is neither"),
+        ("cadm-cartpole", np.array([3.0]), "a context of force, length is written"),
+        ("halfcheetah-crippled", np.array([3.0, 0.4]), "disabled must be one of none, back-thigh"),
+        ("halfcheetah-crippled", False, "disabled: False is neither"),
+    ],
+)
+def test_what_is_no_context_is_refused(family: str, given: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        pyro_dynamics.make(family, given, max_steps=2)
+
+
+class Named(AcrobotEnv):
+    """A hidden parameter whose values are names with all that a name may have in it."""
+
+    MASSES: ClassVar = {"a,b": 1.0, "c = d": 2.0, "x y": 0.5, "p:q": 1.2, "3": 0.7}
+
+    def __init__(self, kind: str = "3") -> None:
+        super().__init__()
+        self.kind, self.LINK_MASS_1 = kind, self.MASSES[kind]
+
+
+NAMED = Family("named", Named, "kind", "", tuple(Named.MASSES), ("x y",), lambda: BoxTask(Named()))
+
+
+@pytest.mark.parametrize("name", Named.MASSES)
+def test_a_name_may_have_commas_spaces_colons_and_equals_signs_in_it(name: str) -> None:
+    for given in (name, [name], np.array(name), {"kind": name}, f"kind={name}"):
+        if given == f"kind={name}" and {":", "="} & set(name):
+            continue  # which may be a schedule, or several parameters
+        env: Any = pyro_dynamics.make(NAMED, given, max_steps=2)
+        assert env.reset(seed=0)[1]["context"] == name
+        assert Named.MASSES[name] == env.unwrapped.LINK_MASS_1
+
+
+def test_names_in_a_schedule() -> None:
+    env = pyro_dynamics.make(NAMED, "0:a,b,1:c = d", max_steps=2)
+    assert env.reset(seed=0)[1]["context"] == "a,b"
+    env.step(np.zeros(3))
+    assert env.step(np.zeros(3))[-1]["context"] == "c = d"

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.io.files import ensure_parent, make_folder, plain, write_bytes, write_json, write_whole
+from pyro_dynamics.io.files import (
+    ensure_parent,
+    make_folder,
+    plain,
+    results_folder,
+    write_bytes,
+    write_json,
+    write_whole,
+)
 
 
 def test_what_was_there_stays_if_writing_fails(tmp_path: Path) -> None:
@@ -48,3 +56,36 @@ def test_a_place_that_cannot_be_used_is_said_before_the_work(tmp_path: Path) -> 
         ensure_parent(tmp_path)
     assert ensure_parent(tmp_path / "new" / "file") == tmp_path / "new" / "file"
     assert (tmp_path / "new").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("runs/one", "--out .*one is .*one, which is read"),
+        ("runs/one/../one", "is .*one, which is read"),
+        ("runs", "--out .*runs holds .*one, which is read"),
+        (".", "holds .*one, which is read"),
+        ("link", "is .*one, which is read"),
+        ("runs/one/transitions", "is a part of the run in .*one"),
+        ("runs/one/checkpoints/new", "is a part of the run in .*one"),
+        ("other", "--out .*other is a run"),
+    ],
+)
+def test_results_lie_in_a_folder_of_their_own(place: str, words: str, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "one"
+    for folder in (run, tmp_path / "other"):
+        write_json(make_folder(folder) / "config.json", {})
+    (tmp_path / "link").symlink_to(run)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match=words):
+        results_folder(tmp_path / place, run)
+    assert sorted(tmp_path.rglob("*")) == before
+    for free in (run / "adapt" / "9", tmp_path / "runs" / "results", tmp_path / "new"):
+        assert results_folder(free, run).is_dir()
+
+
+@pytest.mark.parametrize("name", ["config.json", "data.json", "learning.jsonl", "transitions/round-000.npz"])
+def test_no_file_of_a_run_is_written_over(name: str, tmp_path: Path) -> None:
+    write_json(tmp_path / "config.json", {})
+    with pytest.raises(UserError, match="is a part of the run in"):
+        ensure_parent(tmp_path / name)

@@ -195,3 +195,24 @@ def test_the_central_region_holds_nine_of_ten_draws(form: str, generator: torch.
 def test_the_largest_temperature_with_enough_coverage_is_chosen(coverages: dict[float, float], expected: float) -> None:
     rows = [Calibration(temperature, share, [share], 1.0, 0.0, 0.1) for temperature, share in coverages.items()]
     assert choose(rows).temperature == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [("table-0.5", "table-0.5.png"), ("v1.2.json", "v1.2.png"), ("table", "table.png"), ("of.run.3", "of.run.3.png")],
+)
+def test_a_dot_in_the_name_of_a_table_is_no_ending(name: str, figure: str, run: Path, tmp_path: Path) -> None:
+    flags = [*FAST, "--temperatures", "0.5", "--steps", "3"]
+    assert main(["calibrate", str(run), *flags, "--out", str(tmp_path / name)]) == 0
+    assert {file.name for file in tmp_path.iterdir()} == {name, figure}
+
+
+@pytest.mark.parametrize("command", ["adapt", "track", "diagnose"])
+@pytest.mark.parametrize("place", ["", "..", "checkpoints/results"])
+def test_results_are_not_put_onto_the_run(
+    command: str, place: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(run.rglob("*"))
+    flags = {"adapt": ["--context", "5"], "track": ["--schedule", "0:3,2:9"], "diagnose": []}[command]
+    assert "name a" in refused([command, str(run), *flags, "--out", str(run / place)], capsys)
+    assert sorted(run.rglob("*")) == before

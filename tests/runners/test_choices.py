@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pyro_dynamics.control import ICEM, PLANNERS, CEMConfig, ICEMConfig
+from pyro_dynamics.environments import Schedule
 from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.inference import BELIEFS, SVIUpdateConfig
 from pyro_dynamics.io.run_folder import RunFolder
@@ -22,6 +23,7 @@ from pyro_dynamics.runners.common.configuration import (
 )
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.main import main
+from pyro_dynamics.runners.track import TrackFlags, name_of
 
 TINY = [
     *("--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "20"),
@@ -201,6 +203,20 @@ def test_track_measures_and_resumes_where_it_was(run: Path, tmp_path: Path, caps
     decoded = {"reset": np.array(reset["decoded"]), "own": np.array(own["decoded"])}
     assert (decoded["reset"][:, :6] == decoded["own"][:, :6]).all()  # the same until the switch
     assert (decoded["reset"][:, 6:] != decoded["own"][:, 6:]).any()
+
+
+def test_tracks_with_other_flags_lie_in_other_folders(run: Path) -> None:
+    flags = ["track", str(run), "--schedule", "0:3,2:9", "--steps", "5", "--seeds", "1", "--updates", "kalman"]
+    flags += ["--beliefs", "recursive"]
+    others = (["--seed", "1"], ["--steps", "6"], ["--seeds", "2"], ["--temperature", "0.5"], ["--beliefs", "diffusion"])
+    for more in ([], *others):
+        before = {path: path.read_bytes() for path in run.glob("track/*/*.*")}
+        assert main([*flags, *more]) == 0
+        there = {path: path.read_bytes() for path in run.glob("track/*/*.*")}
+        assert before.items() < there.items()  # what was there is as it was
+    assert len(list(run.glob("track/0_3_2_9-*/table.md"))) == 1 + len(others)
+    of_all = TrackFlags(run, schedule="0:3,2:9", steps=202)
+    assert name_of(of_all, Schedule(((0, 3.0), (2, 9.0)))) == "0_3_2_9"  # what is the default is not in the name
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def test_a_run_gets_report_numbers_and_posterior(run: Path, capsys: pytest.Captu
     more = ["--refits", "1", "--sbc", "50", "--compare", str(other)]
     assert main(["diagnose", str(run), *FEW, *more]) == 0
     printed = capsys.readouterr().out
-    out = run / "diagnose"
+    (out,) = run.glob("diagnose-*")
     found = json.loads((out / "diagnostics.json").read_text())
     assert [one["environment"] for one in found["verdicts"]] == ["2", "4", "6", "8", "10"]
     lines = printed.splitlines()
@@ -117,13 +118,26 @@ def test_same_seed_same_numbers(run: Path, tmp_path: Path) -> None:
 def test_every_kind_of_run_gets_a_sensible_report(more: list[str], tmp_path: Path) -> None:
     folder = train(tmp_path / "run", *more)
     assert main(["diagnose", str(folder), *FEW]) == 0
-    out = folder / "diagnose"
+    (out,) = folder.glob("diagnose-*")
     found = json.loads((out / "diagnostics.json").read_text())
     has_posterior = "--agent" not in more and "point" not in more
     assert ("quality" in found) == has_posterior == (out / "posterior.nc").exists()
     assert all((one["word"] == "no posterior") != has_posterior for one in found["verdicts"])
     assert (out / "report.html").stat().st_size > 10_000
     assert (out / "figures" / "pairs.png").exists() == (has_posterior and "1" not in more[1:2])
+
+
+def test_findings_of_other_flags_lie_in_other_folders(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder, ignore=shutil.ignore_patterns("diagnose*"))
+    others = (["--seed", "1"], ["--rows", "150"], ["--checkpoint", "1"], ["--refits", "1"])
+    for more in ([], *others):
+        before = {path: path.read_bytes() for path in folder.glob("diagnose*/diagnostics.json")}
+        assert main(["diagnose", str(folder), *FEW, *more]) == 0
+        there = {path: path.read_bytes() for path in folder.glob("diagnose*/diagnostics.json")}
+        assert before.items() < there.items()  # what was there is as it was
+    assert (folder / "diagnose-draws=120-horizon=8-particles=20-seed=1" / "report.html").is_file()
+    assert len(there) == 1 + len(others)
 
 
 def test_an_adaptation_is_judged_along_its_stream(
@@ -173,7 +187,7 @@ def test_transitions_that_are_not_finite_are_named(
     save_state(checkpoint, state)
     message = refused([str(folder)], capsys)
     assert "round 1: the next_state of environment 3 at step 7 is not finite" in message
-    assert not (folder / "diagnose").exists()
+    assert not list(folder.glob("diagnose*"))
 
 
 def test_figures_for_print_lie_beside_the_others(run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,14 +1,19 @@
 """The families in a table that fits a terminal, and the details of one."""
 
+from types import SimpleNamespace
+
 import pytest
 from commands import refused
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 
 from pyro_dynamics import FAMILIES
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.gymnasium_ids import gymnasium_id
 from pyro_dynamics.runners.common.configuration import preset_config
+from pyro_dynamics.runners.families import actions
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.runners.train import default_name
+from pyro_dynamics.tasks import BoxTask
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -70,3 +75,19 @@ def test_a_family_of_ones_own_is_described_too(capsys: pytest.CaptureFixture[str
 
 def test_an_unknown_family_gets_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "unknown family 'nosuch': choose one of pendulum-gravity" in refused(["families", "nosuch"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (Discrete(3), "a choice among 3"),
+        (MultiDiscrete([2, 4]), "a choice among 2, a choice among 4"),
+        (MultiBinary(2), "a choice among 2, a choice among 2"),
+        (Dict(gear=Discrete(5), push=Box(-1, 1, (2,))), "2 numbers, a choice among 5"),
+        (Box(-1, 1, (1,)), "1 number"),
+        (Box(-1, 1, (3,)), "3 numbers"),
+    ],
+    ids=str,
+)
+def test_numbers_and_choices_of_an_action(space: Space, words: str) -> None:
+    assert actions(BoxTask(SimpleNamespace(observation_space=Box(-1, 1, (2,)), action_space=space))) == words

@@ -58,7 +58,7 @@ def test_whole_episodes_are_held_out_and_nothing_is_lost(run: Path, log: Path) -
 
 def test_diagnose_judges_what_was_held_out(run: Path) -> None:
     assert main(["diagnose", str(run), "--draws", "120", "--horizon", "5", "--particles", "20"]) == 0
-    stored = json.loads((run / "diagnose" / "diagnostics.json").read_text())
+    stored = json.loads((run / "diagnose-draws=120-horizon=5-particles=20" / "diagnostics.json").read_text())
     assert [one["environment"] for one in stored["verdicts"]] == ["2", "6", "10"]
     assert [one["transitions"] for one in stored["predictions"]] == [40] * 3
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import GUIDES, DiagonalGuide
@@ -26,8 +27,10 @@ SMALL = [
     *("--ensemble.hidden", "8", "--ensemble.weight-decay", "0", "0", "--controller.horizon", "3"),
 ]
 PARTS = """
+import random
 from dataclasses import dataclass, replace
 
+import numpy
 import torch
 from pyro import distributions
 from pyro_dynamics.control import Planner
@@ -195,6 +198,89 @@ class Empty(Belief):
 class Silent(Empty):
     def posterior(self):
         return None
+
+
+class WithFloor(Belief):
+    Config = Search
+
+    def prior(self, posterior, seen):
+        return self.normal(posterior.mean, posterior.stddev.clamp(min=0.1))
+
+    def normal(self, mean, stddev):
+        return distributions.Normal(mean, stddev).to_event(1)
+
+
+class Widening(WithFloor):
+    def prior(self, posterior, seen):
+        return self.normal(posterior.mean, 1.05 * posterior.stddev)
+
+
+class Returning(WithFloor):
+    def prior(self, posterior, seen):
+        return self.normal(0.9 * posterior.mean, posterior.stddev)
+
+
+class Reversed(WithFloor):
+    def prior(self, posterior, seen):
+        return self.normal(posterior.mean, torch.where(seen[:, None], posterior.stddev, 2 * posterior.stddev))
+
+
+class Keeping(WithFloor):
+    def prior(self, posterior, seen):
+        return self.normal(posterior.mean, torch.where(seen[:, None], 2 * posterior.stddev, posterior.stddev))
+
+
+class Drawing(Planner):
+    Config = Search
+
+    def plan(self, objective, shape, generator):
+        plan = 0.1 * self.draw(shape, generator).clamp(-1, 1).float()
+        self.mean = plan + 0.01 * self.start(shape, generator)
+        return plan
+
+    def draw(self, shape, generator):
+        return torch.randn(shape, generator=generator)
+
+
+class OfTorch(Drawing):
+    def draw(self, shape, generator):
+        return torch.randn(shape)
+
+
+class OfNumpy(Drawing):
+    def draw(self, shape, generator):
+        return torch.from_numpy(numpy.random.rand(*shape))
+
+
+class OfPython(Drawing):
+    def draw(self, shape, generator):
+        return torch.full(shape, random.random())
+
+
+class OfTheSystem(Drawing):
+    def draw(self, shape, generator):
+        return torch.from_numpy(numpy.random.default_rng().random(shape))
+
+
+class Seeding(Drawing):
+    def draw(self, shape, generator):
+        torch.manual_seed(0)
+        return torch.randn(shape)
+
+
+class Forgetful(Drawing):
+    def plan(self, objective, shape, generator):
+        return torch.full(shape, 0.5)
+
+
+class Beginning(Drawing):
+    def plan(self, objective, shape, generator):
+        return self.start(shape, generator) + 0.5
+
+
+class WithoutMemory(Forgetful):
+    def plans(self):
+        return {}
 
 
 guide = Own(1, 1)
@@ -392,6 +478,45 @@ def test_results_of_the_wrong_shape_name_the_part(
     flags: list[str], words: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert words in refused(["train", *SMALL, *flags, "--update", "svi", "--out", str(tmp_path / "run")], capsys)
+
+
+UNSEEN = "of environments of which nothing is seen"
+GLOBAL = "draws from the global generator of"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--belief", "own_parts:WithFloor"], f"WithFloor.prior() changes the stddev {UNSEEN}"),
+        (["--belief", "own_parts:Widening"], f"Widening.prior() changes the stddev {UNSEEN}"),
+        (["--belief", "own_parts:Returning"], f"Returning.prior() changes the mean {UNSEEN}"),
+        (["--belief", "own_parts:Reversed"], f"Reversed.prior() changes the stddev {UNSEEN}"),
+        (
+            ["--belief", "own_parts:WithFloor", "--belief-per=ensemble"],
+            f"WithFloor.prior() changes the stddev {UNSEEN}",
+        ),
+        (["--planner", "own_parts:OfTorch"], f"OfTorch.plan() {GLOBAL} torch"),
+        (["--planner", "own_parts:Seeding"], f"Seeding.plan() {GLOBAL} torch"),
+        (["--planner", "own_parts:OfNumpy"], f"OfNumpy.plan() {GLOBAL} numpy"),
+        (["--planner", "own_parts:OfPython"], f"OfPython.plan() {GLOBAL} random"),
+        (["--planner", "own_parts:OfTheSystem"], "OfTheSystem.plan() gives other plans for the same generator"),
+        (["--planner", "own_parts:Forgetful"], "Forgetful.plan() leaves nothing in self.mean"),
+        (["--planner", "own_parts:Beginning"], "Beginning.plan() leaves nothing in self.mean"),
+    ],
+)
+def test_what_goes_wrong_without_an_error_is_found_before_the_training(
+    flags: list[str], words: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = torch.get_rng_state()
+    assert words in refused(["train", *SMALL, *flags, "--update", "svi", "--out", str(tmp_path / "run")], capsys)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.parametrize("planner", ["WithoutMemory", "Drawing"])
+def test_parts_that_keep_to_the_contract_are_taken(planner: str, home: Path, tmp_path: Path) -> None:
+    flags = ["--planner", f"own_parts:{planner}", "--belief", "own_parts:Keeping", "--update", "svi"]
+    assert main(["train", *SMALL, *flags, "--out", str(tmp_path / "run")]) == 0
 
 
 # Folders of others

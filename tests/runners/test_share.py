@@ -85,10 +85,11 @@ def test_the_card_says_what_was_trained_how_well_and_how_it_is_loaded(run: Path,
     settings = json.loads(card.partition("```json\n")[2].partition("\n```")[0])
     assert settings["rounds"] == 1
     assert main(["diagnose", str(run), "--draws", "100", "--particles", "20", "--horizon", "3"]) == 0
-    word = json.loads((run / "diagnose" / "diagnostics.json").read_text())["verdicts"][0]["word"]
+    diagnosis = run / "diagnose-draws=100-horizon=3-particles=20"
+    word = json.loads((diagnosis / "diagnostics.json").read_text())["verdicts"][0]["word"]
     folder, _, family, _ = load_run(run)
     assert f"| 2 | {word} |" in model_card(folder, family, 120, None)
-    shutil.rmtree(run / "diagnose")
+    shutil.rmtree(diagnosis)
 
 
 def test_a_card_with_the_authors_own_words_is_kept(
