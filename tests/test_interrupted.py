@@ -2,7 +2,9 @@
 
 import copy
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,10 +70,15 @@ def test_what_is_stopped_says_how_it_continues_and_ends_with_the_same_digits(
         if left == 0:
             raise KeyboardInterrupt
 
+    def each(self: tqdm) -> Iterator[Any]:
+        for one in self.iterable:
+            update(self)
+            yield one
+
     capsys.readouterr()
     with monkeypatch.context() as patched:
         patched.setattr(tqdm, "update", update)
-        patched.setattr(tqdm, "__iter__", lambda self: (update(self) or one for one in self.iterable))
+        patched.setattr(tqdm, "__iter__", each)
         assert main(stopped) == 130
     printed = capsys.readouterr().err
     assert printed.splitlines()[-1] == f"stopped: {words}"
