@@ -242,6 +242,11 @@ def without_model(flight: Flight) -> dict[str, float]:
     return {name: float(error.double().square().mean()) for name, error in zip(FORCES, errors, strict=True)}
 
 
+def digest(flights: Sequence[Flight]) -> dict[str, float]:
+    """What distinguishes flights from others of the same names: their mean squared forces."""
+    return {flight.name: without_model(flight)[FORCES[0]] for flight in flights}
+
+
 def table(rows: Sequence[Row]) -> str:
     """A line for each test flight, as Markdown; the interval after +- is Student's 95 % over seeds.
 

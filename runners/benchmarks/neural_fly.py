@@ -11,11 +11,14 @@ from gymnasium.spaces import Box
 
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.benchmarks import neural_fly
+from pyro_dynamics.benchmarks.belief.streams import kept_file
 from pyro_dynamics.benchmarks.neural_fly import Flight, ForceTask, Split
 from pyro_dynamics.benchmarks.recording import Recording, Row
 from pyro_dynamics.environments import Family
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.inference import OfflineConfig
+from pyro_dynamics.io.files import make_folder
+from pyro_dynamics.io.reuse import stored_result, write_result
 from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.benchmarks.common import RecordFlags
 from pyro_dynamics.runners.common.configuration import RunConfig
@@ -59,6 +62,8 @@ class NeuralFlyFlags(RecordFlags):
     latent_dim: int = 4
     """Size d of each flight's latent."""
     offline: OfflineConfig = field(default_factory=lambda: FIT.offline)
+    kept: Path = Path("runs/neural-fly")
+    """Where finished figures are kept: the same command resumes after them, and more seeds are added to them."""
 
     def __post_init__(self) -> None:
         require_positive(self, "seeds", "latent_dim")
@@ -82,13 +87,21 @@ def measure_rows(flags: NeuralFlyFlags) -> tuple[dict[str, Any], list[dict[str, 
         for flight in tests:
             errors = neural_fly.without_model(flight)
             rows += [row_of(flight, method, None, error) for method, error in errors.items()]
+    make_folder(flags.kept)
+    names = ("split", "methods", "latent_dim")
+    settings = {name: getattr(flags, name) for name in names} | {"offline": asdict(flags.offline)}
+    settings |= {"ensemble": asdict(FIT.ensemble), "guide": FIT.guide}
     for seed in range(flags.seeds):
         for learned, tests in parts:
-            rows += rows_of(flags, seed, learned, tests)
-    names = ("split", "methods", "seeds", "latent_dim")
-    settings = {name: getattr(flags, name) for name in names} | {"offline": asdict(flags.offline)}
+            flights = {"seed": seed, "learned": neural_fly.digest(learned), "tests": neural_fly.digest(tests)}
+            file = kept_file(flags.kept, f"{flags.split}-{tests[0].wind}-{seed}", settings | flights, ".json")
+            found = stored_result(file, settings | flights, "rows")
+            if found is None:
+                found = rows_of(flags, seed, learned, tests)
+                write_result(file, settings | flights, "rows", found)
+            rows += found
     learned_from = {test.name: [one.name for one in learned] for learned, tests in parts for test in tests}
-    return settings | {"ensemble": asdict(FIT.ensemble), "guide": FIT.guide, "learned_from": learned_from}, rows
+    return settings | {"seeds": flags.seeds, "learned_from": learned_from}, rows
 
 
 def row_of(flight: Flight, method: str, seed: int | None, error: float) -> Row:

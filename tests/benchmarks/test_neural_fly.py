@@ -101,6 +101,7 @@ def test_adaptation_comes_to_the_true_force_and_nothing_else_does(
 ) -> None:
     out = tmp_path / "rows.json"
     how = ["benchmark", "neural-fly", str(folder), "--seeds", "1", "--methods", "recursive:natural", *FEW]
+    how += ["--kept", str(tmp_path / "kept")]
     assert main([*how, "--out", str(out)]) == 0
     first = capsys.readouterr().out
     assert main(["benchmark", "neural-fly", "--report", str(out)]) == 0
@@ -109,6 +110,11 @@ def test_adaptation_comes_to_the_true_force_and_nothing_else_does(
     assert "| 35wind |" in again
     assert "| 0.74 |" in again
     recorded = json.loads(out.read_text())
+    (kept,) = (tmp_path / "kept").glob("*.json")
+    written = kept.stat().st_mtime_ns
+    assert main([*how, "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["rows"] == recorded["rows"]
+    assert kept.stat().st_mtime_ns == written  # nothing was trained or replayed again
     error = {(row["wind"], row["method"]): row["error"] for row in recorded["rows"]}
     assert list(dict.fromkeys(wind for wind, _ in error)) == ["nowind", "35wind", "70wind"]
     for wind in ("nowind", "35wind"):  # within the range of the training
