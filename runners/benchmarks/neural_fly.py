@@ -68,7 +68,8 @@ class NeuralFlyFlags(RecordFlags):
     def __post_init__(self) -> None:
         require_positive(self, "seeds", "latent_dim")
         for word in self.methods:
-            read_online(word, FIT.online)
+            if read_online(word, FIT.online).prior != FIT.online.prior:
+                raise UserError(f"--methods {word}: beliefs about new flights begin at the learned prior here")
 
 
 Flags = NeuralFlyFlags
@@ -135,6 +136,7 @@ def rows_of(flags: NeuralFlyFlags, seed: int, learned: Sequence[Flight], tests: 
 def train(config: RunConfig, learned: Sequence[Flight]) -> Agent:
     """An agent that has learned from these flights."""
     names = tuple(flight.name for flight in learned)
+    # The environment is never made: nothing acts here.
     family = Family("neural-fly", "none", "flight", "", names, names, ForceTask)
     limit = np.full(ForceTask.action_dim, np.inf, dtype=np.float32)
     group = build_group(config, family, Box(-limit, limit))

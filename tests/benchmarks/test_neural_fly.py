@@ -226,5 +226,7 @@ def test_a_wrong_folder_is_refused(folder: Path, tmp_path: Path, capsys: pytest.
     fly(own / "custom_figure8_baseline_35wind.csv", 0.35)
     assert "too few winds" in refused([*command, str(tmp_path), "--split", "winds"], capsys)
     assert "does not read BELIEF:UPDATE" in refused([*command, str(tmp_path), "--methods", "best"], capsys)
+    prior = [*command, str(tmp_path), "--methods", "recursive:natural:prior=standard"]
+    assert "begin at the learned prior here" in refused(prior, capsys)
     fly(own / "flight.csv", 0.35)
     assert "is called VEHICLE_TRAJECTORY_CONTROLLER_WIND.csv" in refused([*command, str(tmp_path)], capsys)
