@@ -22,6 +22,7 @@ BENCHMARKS = {
     "collapse": "what keeps a latent from being ignored",
     "guides": "two guides on one network, weighed and compared",
     "cadm": "returns on CaDM's benchmark families",
+    "neural-fly": "the force on a real drone in winds, predicted causally",
     "crossed-states": "predictions in states of other contexts' episodes",
     "long-run": "whether time or memory per update grows",
     "long-control": "the same for whole steps of control",

@@ -30,6 +30,7 @@ def test_every_subject_has_a_page_with_rows() -> None:
     subjects = {
         "reproduction",
         "cadm",
+        "neural-fly",
         "belief",
         "tracking",
         "speed",
