@@ -17,6 +17,7 @@ BENCHMARKS = {
     "scaling": "how the cost of a plan grows with each of its sizes",
     "planners": "returns of every planner with one trained model",
     "belief": "what beliefs are worth on unseen contexts and after changes",
+    "training": "returns of trainings over seeds, and their CPU time",
     "returns": "whether one set of runs earns more than another",
     "ceiling": "returns with the true dynamics as the model, and what a context is worth",
     "collapse": "what keeps a latent from being ignored",

@@ -2,12 +2,13 @@
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 
-from pyro_dynamics.benchmarks import collapse, long_run, planners, reliability, returns
+from pyro_dynamics.benchmarks import collapse, long_run, planners, reliability, returns, training
 from pyro_dynamics.benchmarks.crossed_states import means
 from pyro_dynamics.control import CEMConfig
 from pyro_dynamics.errors import UserError
@@ -122,6 +123,58 @@ def test_returns(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert found.splitlines()[-1] == "| f | all | 3 | 3.0 +- 5.0 | 1.0 +- 2.5 | +2.0 +- 2.5 |"
     with pytest.raises(UserError, match="same families and seeds"):
         measure_rows(ReturnsFlags(runs=(run,)))
+
+
+def test_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every return of its runs; one that was there already is kept, without a CPU time."""
+    flags = ["--by", "context", "--seeds", "2", "--runs", str(tmp_path / "runs")]
+    arguments = ["training", "--commands", " ".join(["train", *TINY]), *flags]
+    rows = recorded(arguments, tmp_path / "rows.json", capsys)
+    assert [row["command"][-8:] for row in rows] == ["--seed 0", "--seed 1"]
+    assert all(row["cpu_s"] > 0 for row in rows)
+    for seed, row in enumerate(rows):
+        lines = (tmp_path / f"runs/0-{seed}/metrics.jsonl").read_text().splitlines()
+        assert row["metrics"] == [json.loads(line) for line in lines]
+    again = recorded(arguments, tmp_path / "again.json", capsys)
+    assert again == [{**row, "cpu_s": None} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        *((f"train {words}", "settings of a run alone") for words in ("--out here", "--threads 2", "--tracker wandb")),
+        ("adapt runs/one", "begins with `train`"),
+        ("", "begins with `train`"),
+        ("train --preset none", "--preset"),
+    ],
+)
+def test_a_training_is_refused(command: str, named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with suppress(SystemExit):  # tyro's own, of a value that is none of the choices
+        assert main(["benchmark", "training", "--commands", command]) == 2
+    assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [["--since", "1"], ["--by", "context", "--since", "-1"]])
+def test_rounds_to_start_from_are_of_contexts(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["benchmark", "training", *flags]) == 2
+    assert "--by context" in capsys.readouterr().err
+
+
+def test_the_tables_of_trainings() -> None:
+    """Means over contexts by round, and over rounds by context."""
+    returns = {(0, 2.0): 1.0, (0, 4.0): 3.0, (1, 2.0): 5.0, (1, 4.0): 7.0, (2, 2.0): 10.0, (2, 4.0): 30.0}
+    metrics = [{"round": m, "context": c, "return": value} for (m, c), value in returns.items()]
+    row = {"command": "train", "family": "pendulum-gravity", "cpu_s": 4.4, "metrics": metrics}
+    assert training.by_round([row, {**row, "metrics": metrics[:4], "cpu_s": None}]).splitlines() == [
+        "| run | random | round 1 | round 2 | CPU s |",
+        "|---|--:|--:|--:|--:|",
+        "| `train` | 2.0 | 6.0 | 20.0 | 4 |",
+        "| `train` | 2.0 | 6.0 |  |  |",
+    ]
+    last, since = (training.by_context([{**row, "cpu_s": None}], since) for since in (None, 1))
+    assert last.splitlines()[0] == "| run | gravity (m/s^2): 2 | 4 | mean |"
+    assert last.splitlines()[2] == "| `train` | 10.0 | 30.0 | 20.0 |"
+    assert since.splitlines()[2] == "| `train` | 7.5 | 18.5 | 13.0 |"
 
 
 def test_long_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,51 @@
+"""Returns of trainings, by round or by context, out of the metrics that each run kept."""
+
+from collections.abc import Sequence
+from statistics import mean
+
+from pyro_dynamics.benchmarks.recording import Row
+from pyro_dynamics.environments import find_family
+from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.io.tables import markdown_table
+
+
+def by_round(rows: Sequence[Row]) -> str:
+    """Mean return over the contexts, with a line for each run and a column for each round, as Markdown.
+
+    Args:
+        rows: one for each run, with ``command`` (of its training), ``family``, ``metrics`` (lines of ``metrics.jsonl``)
+            and ``cpu_s``, the seconds of CPU time that the training took, None where it was not measured.
+    """
+    rounds = range(1 + max(line["round"] for row in rows for line in row["metrics"]))
+    head = ["random", *(f"round {m}" for m in rounds[1:])]
+    return _table(
+        head, rows, [[[line for line in row["metrics"] if line["round"] == m] for m in rounds] for row in rows]
+    )
+
+
+def by_context(rows: Sequence[Row], since: int | None = None) -> str:
+    """Mean return in each context and over all, with a line for each run, as Markdown.
+
+    Args:
+        rows: as :func:`by_round` has them, of one family.
+        since: the first round that counts; by default the last one alone does.
+    """
+    contexts = list(dict.fromkeys(label(line["context"]) for row in rows for line in row["metrics"]))
+    head = [f"{find_family(rows[0]['family']).axis}: {contexts[0]}", *contexts[1:], "mean"]
+    cells = []
+    for row in rows:
+        first = max(line["round"] for line in row["metrics"]) if since is None else since
+        lines = [line for line in row["metrics"] if line["round"] >= first]
+        cells.append([*([line for line in lines if label(line["context"]) == name] for name in contexts), lines])
+    return _table(head, rows, cells)
+
+
+def _table(head: list[str], rows: Sequence[Row], cells: Sequence[Sequence[Sequence[Row]]]) -> str:
+    """Each cell is the mean return of some lines of metrics; CPU times stand last, if there are any."""
+    timed = any(row["cpu_s"] is not None for row in rows)
+    lines = []
+    for row, found in zip(rows, cells, strict=True):
+        returns = [f"{mean(line['return'] for line in some):.1f}" if some else "" for some in found]
+        time = ["" if row["cpu_s"] is None else f"{row['cpu_s']:.0f}"] if timed else []
+        lines.append([f"`{row['command']}`", *returns, *time])
+    return markdown_table(["run", *head, *(["CPU s"] if timed else [])], lines, words=1)
