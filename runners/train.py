@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import tyro
+from gymnasium.vector import VectorEnv
 from tqdm import tqdm
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.logged_family import FILE
 from pyro_dynamics.datasets.logged_start import outside, start_metrics
-from pyro_dynamics.environments import FAMILIES, Family, find_family
+from pyro_dynamics.environments import FAMILIES, Context, Family, find_family
 from pyro_dynamics.environments.checked_env import limit_steps
 from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.drawn_family import DrawnFamily
 from pyro_dynamics.environments.example_schedule import example_schedule, in_words
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import GUIDES
@@ -32,6 +34,7 @@ from pyro_dynamics.rollouts.progress import Progress
 from pyro_dynamics.rollouts.task_check import check_task
 from pyro_dynamics.rollouts.trackers.contract import TrackerName, open_tracker, require_tracker
 from pyro_dynamics.rollouts.training import train
+from pyro_dynamics.rollouts.training_environments import DrawnEnvironments, FixedEnvironments, TrainingEnvironments
 from pyro_dynamics.runners.common.configuration import (
     CHOICES,
     Preset,
@@ -40,12 +43,21 @@ from pyro_dynamics.runners.common.configuration import (
     from_json,
     online_for,
     preset_config,
+    require_drawable,
     require_pair,
     require_sizes,
     to_json,
     with_choices,
 )
-from pyro_dynamics.runners.common.factory import build_group, describe_planning, require_own
+from pyro_dynamics.runners.common.factory import (
+    action_space,
+    build_group,
+    describe_planning,
+    family_of,
+    family_of_rounds,
+    group_for,
+    require_own,
+)
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.started_from import read_start, require_begun
 from pyro_dynamics.runners.main import run_as_module
@@ -132,10 +144,15 @@ def train_run(
         UserError: if a setting makes no sense, or the folder does not hold what it should.
     """
     require_tracker(tracker)  # refused before there is a folder, if it is missing
+    require_drawable(config)
     family = find_family(config.family)
+    drawn = config.episode_contexts != "fixed"
+    if drawn and start_from is not None:
+        raise UserError("--start-from begins with the family's own environments: leave out --episode-contexts")
     environments = family.make_vector(family.train * config.episodes, config.steps)
     limit_steps(environments, step_limit)
-    group = build_group(config, family, environments.single_action_space)
+    actions = environments.single_action_space
+    group = build_group(config, family_of_rounds(config, 0), actions)
     start = None if start_from is None or resume else start_of(start_from, family, group)
     if resume is False:
         warn_of_task(config, family, step_limit)
@@ -149,11 +166,17 @@ def train_run(
             if not resume:
                 warn_of_task(config, family, step_limit)
         folder = open_folder(config, path, resume)
-        data = taken_up(folder, family, group, start)
+        if drawn and folder.last_round:  # the checkpoint is over the environments of all its rounds
+            group.extend(build_group(config, family_of_rounds(config, folder.last_round), actions))
+        data = taken_up(folder, family_of(folder, config), group, start)
         print(describe_planning(config.precision, config.device))
         sizes = config.offline, len(group.agents), config.episodes
         first = len(data[0]) if data else None
         progress = Progress(family.train, config.rounds, config.steps, len(data), *sizes, first)
+        if drawn:
+            training: TrainingEnvironments = drawn_environments(config, step_limit)
+        else:
+            training = FixedEnvironments(environments, family.train)
         tracked = open_tracker(tracker, folder.path, len(data), to_json(config))
 
         def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
@@ -164,11 +187,10 @@ def train_run(
             if after_round is not None:
                 after_round(m)
 
-        with closing(progress), closing(tracked):
+        with closing(progress), closing(training), closing(tracked):
             train(
                 group,
-                environments,
-                family.train,
+                training,
                 data,
                 rounds=config.rounds,
                 seed=config.seed,
@@ -179,6 +201,26 @@ def train_run(
             )
         write_training_figure(folder, family)
         return folder
+
+
+def drawn_environments(config: RunConfig, step_limit: float | None) -> DrawnEnvironments:
+    """New environments for each round of a configuration, in contexts that its seed decides."""
+    family = find_family(config.family)
+
+    def contexts(m: int) -> tuple[Context, ...]:
+        rounds = family_of_rounds(config, m)
+        assert isinstance(rounds, DrawnFamily)
+        return rounds.newest
+
+    def make_envs(contexts: Sequence[Context]) -> VectorEnv:
+        environments = family.make_vector(contexts, config.steps)
+        limit_steps(environments, step_limit)
+        return environments
+
+    def grown(m: int) -> AgentGroup:
+        return build_group(config, family_of_rounds(config, m), action_space(family, config.steps))
+
+    return DrawnEnvironments(contexts, make_envs, lambda group, some: group_for(group, family, some), grown)
 
 
 def start_of(start_from: Path, family: Family, group: AgentGroup) -> Transitions:
@@ -296,6 +338,7 @@ def parse(arguments: Sequence[str]) -> TrainFlags:
         flags = read_flags(TrainFlags, "train", arguments, TrainFlags(run=defaults))
     require_sizes(flags.run)
     require_pair(flags.run)
+    require_drawable(flags.run)
     return flags
 
 
@@ -357,19 +400,45 @@ def require_same(folder: RunFolder, family: Family) -> None:
         UserError: saying what does not fit.
     """
     require_own(folder, family)
-    data, count = folder.transitions(), len(family.train)
+    data = folder.transitions()
+    count = family.in_a_round if isinstance(family, DrawnFamily) else len(family.train)
     for m, rows in enumerate(data):
         rows.require_finite(f"{folder.path}, transitions of round {m}")
     metrics = folder.metrics()
-    rounds = {row["round"] for row in metrics if row["environment"] < count}
-    whole = len(metrics) == len(data) * count and rounds == set(range(len(data)))
+    step = count if isinstance(family, DrawnFamily) else 0  # from the environments of one round to those of the next
+    places = sorted((m, m * step + k) for m in range(len(data)) for k in range(count))
+    whole = sorted((row["round"], row["environment"]) for row in metrics) == places
     if not whole or any(row["return"] is None for row in metrics):
         raise UserError(f"{folder.path}: metrics.jsonl has no return for each of {count} environments in every round")
 
 
 def print_returns(folder: RunFolder, family: Family) -> None:
-    """The table at the end: the return of each environment at random, in the last round, and at best."""
+    """The table at the end, by environment or by round, where the run is, and what to do with it."""
     rows = folder.metrics()
+    last = rows[-1]["round"]
+    if from_json(folder.config).episode_contexts != "fixed":
+        print_rounds(rows, family)
+    else:
+        print_environments(rows, family)
+    print(f"\nrun: {folder.path}\nfigure: {folder.path / 'training.png'}")
+    if any(row["latent_mean"] for row in rows):
+        schedule = example_schedule(family, from_json(folder.config).steps)
+        print(f"next: pyro-dynamics adapt {folder.path}\n      ({in_words(schedule, family)})")
+
+
+def print_rounds(rows: Sequence[dict[str, Any]], family: Family) -> None:
+    """The returns of each round, whose episodes have had contexts of their own."""
+    last = rows[-1]["round"]
+    print(f"\n{'round':<8}{'episodes':>8}{'mean return':>14}{'least':>10}{'greatest':>10}   contexts: {family.axis}")
+    for m in range(last + 1):
+        returns = [row["return"] for row in rows if row["round"] == m]
+        mean = sum(returns) / len(returns)
+        note = "   at random" if m == 0 else ""
+        print(f"{m:<8}{len(returns):>8}{mean:>14.1f}{min(returns):>10.1f}{max(returns):>10.1f}{note}")
+
+
+def print_environments(rows: Sequence[dict[str, Any]], family: Family) -> None:
+    """The return of each environment at random, in the last round, and at best."""
     last = rows[-1]["round"]
     width = max(21, len(family.axis) + 2)
     print(f"\n{family.axis:<{width}}" + f"{rows[0]['policy']:>10}{f'round {last}':>12}{'best':>10}")
@@ -377,10 +446,7 @@ def print_returns(folder: RunFolder, family: Family) -> None:
         returns = [row["return"] for row in rows if row["environment"] == k]
         print(f"{label(context):<{width}}{returns[0]:>10.1f}{returns[-1]:>12.1f}{max(returns):>10.1f}")
     mean = sum(row["return"] for row in rows if row["round"] == last) / len(family.train)
-    print(f"{'mean':<{width}}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\nfigure: {folder.path / 'training.png'}")
-    if any(row["latent_mean"] for row in rows):
-        schedule = example_schedule(family, from_json(folder.config).steps)
-        print(f"next: pyro-dynamics adapt {folder.path}\n      ({in_words(schedule, family)})")
+    print(f"{'mean':<{width}}{'':>10}{mean:>12.1f}")
 
 
 if __name__ == "__main__":

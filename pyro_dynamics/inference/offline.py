@@ -311,3 +311,22 @@ class OfflineInference:
     def load_optimiser(self, state: Mapping[str, Any]) -> None:
         """Take over Adam's moments from its ``state_dict``; rates and decays are the configuration's."""
         self.optimiser.load_state_dict({**state, "param_groups": self.optimiser.state_dict()["param_groups"]})
+
+    def continue_from(self, fewer: "OfflineInference") -> None:
+        """Take over Adam's moments from a training over the first of these environments; the others have none yet."""
+        own = [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
+        state = fewer.optimiser.state_dict()
+        moments = {
+            index: {name: _padded(value, own[index]) for name, value in entry.items()}
+            for index, entry in state["state"].items()
+        }
+        self.load_optimiser({**state, "state": moments})
+
+
+def _padded(moment: Tensor, parameter: Tensor) -> Tensor:
+    """A moment ``[K, ...]`` for a parameter of more environments, with zeros for these; others as they are."""
+    if moment.dim() != parameter.dim() or moment.shape == parameter.shape:
+        return moment.clone()
+    padded = torch.zeros_like(parameter)
+    padded[: len(moment)] = moment
+    return padded

@@ -14,6 +14,7 @@ from pyro_dynamics.control import Device, Precision, describe_precision, plannin
 from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
 from pyro_dynamics.environments import Context, Family, find_family
 from pyro_dynamics.environments.context_text import columns, label
+from pyro_dynamics.environments.drawn_family import DrawnFamily
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.given_numbers import whole_number
 from pyro_dynamics.guides import GUIDES, Guide, KnownGuide
@@ -120,8 +121,8 @@ def load_run(
     check_limits(online)
     own_device: Device = config.device if torch.cuda.is_available() else "cpu"
     config = replace(in_real_time(config) if realtime else config, online=online, device=device or own_device)
-    family = family_of(folder, config)
     checkpoint = None if checkpoint is None else whole_number(checkpoint, "checkpoint", 0)
+    family = family_of(folder, config, checkpoint)
     if checkpoint is not None and checkpoint < 1:
         raise UserError(
             f"--checkpoint must be at least 1, not {checkpoint}: round 0 acts at random, and trains nothing"
@@ -134,16 +135,32 @@ def load_run(
     return folder, config, family, group
 
 
-def family_of(folder: RunFolder, config: RunConfig) -> Family:
+def family_of(folder: RunFolder, config: RunConfig, checkpoint: int | None = None) -> Family:
     """The registered family of a run, or what stands for it where the run was fitted to logged data.
+
+    Where each episode had a context of its own, its environments are those of the rounds up to the checkpoint's.
 
     Raises:
         UserError: if what the run holds is of another one.
     """
     data = DataDescription.load(folder.path)
-    family = find_family(config.family) if data is None else LoggedFamily.of(data)
+    if data is not None:
+        family: Family = LoggedFamily.of(data)
+    else:
+        family = family_of_rounds(config, folder.last_round or 0)
     require_own(folder, family)
+    if isinstance(family, DrawnFamily) and checkpoint is not None and checkpoint <= (folder.last_round or 0):
+        return family_of_rounds(config, checkpoint)
     return family
+
+
+def family_of_rounds(config: RunConfig, m: int) -> Family:
+    """The family of a training, with the environments of its rounds up to m where they are new in each."""
+    family = find_family(config.family)
+    if config.episode_contexts == "fixed":
+        return family
+    in_a_round = len(family.train) * config.episodes
+    return DrawnFamily.of(family, config.episode_contexts, m + 1, in_a_round, config.seed)
 
 
 def require_own(folder: RunFolder, family: Family) -> None:
