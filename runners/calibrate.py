@@ -84,6 +84,12 @@ def main(arguments: Sequence[str]) -> None:
     set_threads(flags.threads)
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
     refuse_without_latent(config)
+    if config.episode_contexts != "fixed":
+        raise UserError(
+            f"{flags.dir} has one episode in each environment (--episode-contexts {config.episode_contexts}), and a "
+            "temperature is chosen by a second one: calibrate a run whose contexts are fixed, and give its temperature "
+            "to adapt and evaluate"
+        )
     m, episodes = held_out(folder, family, flags)
     out = ensure_parent(flags.out or folder.path / f"calibration{name_of(flags)}.json")
 

@@ -415,7 +415,6 @@ def require_same(folder: RunFolder, family: Family) -> None:
 def print_returns(folder: RunFolder, family: Family) -> None:
     """The table at the end, by environment or by round, where the run is, and what to do with it."""
     rows = folder.metrics()
-    last = rows[-1]["round"]
     if from_json(folder.config).episode_contexts != "fixed":
         print_rounds(rows, family)
     else:

@@ -1,7 +1,7 @@
 """A context of its own for each training episode: domain randomisation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -51,6 +51,10 @@ class DrawnFamily(Family):
     def newest(self) -> tuple[Context, ...]:
         """The contexts of the last round."""
         return self.train[-self.in_a_round :]
+
+    def of_newest(self) -> "DrawnFamily":
+        """The same with the environments of the last round alone."""
+        return replace(self, train=self.newest)
 
     def encode(self, contexts: Sequence[Context]) -> np.ndarray:
         assert self.base is not None

@@ -30,6 +30,9 @@ from pyro_dynamics.runners.common.limits import check_limits
 from pyro_dynamics.seeding import derive_generator, drawing_from
 from pyro_dynamics.tasks import Task
 
+BATCH_ENVIRONMENTS = 4
+"""In a minibatch of an amortized guide, where each episode is an environment: of 64 rows each has 16."""
+
 
 def build_group(config: RunConfig, family: Family, actions: Space) -> AgentGroup:
     """Fresh agents for the family's training contexts, whose actions lie in a box."""
@@ -61,7 +64,10 @@ def build_agent(config: RunConfig, family: Family, actions: Space, environments:
             model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner
         )
     belief = paper_belief if guide.context_given else config.online.factory()  # an oracle has no belief to update
-    return Agent(model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner)
+    offline = config.offline
+    if config.episode_contexts != "fixed" and guide.reads_transitions and not offline.batch_environments:
+        offline = replace(offline, batch_environments=BATCH_ENVIRONMENTS)
+    return Agent(model, guide, task, bounds, offline, config.controller, belief, config.make_planner)
 
 
 def latent_size(config: RunConfig, family: Family) -> int:

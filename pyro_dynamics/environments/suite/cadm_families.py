@@ -1,8 +1,8 @@
 """The benchmark of CaDM (Lee, Seo, Lee, Lee and Shin 2020): what its code varies, and over which sets.
 
 Its test sets are all combinations of the two values that bound each range. It draws a training context from a grid for
-each of the ten episodes of an iteration: so does ``--episode-contexts list``. Where environments stay the same, each with
-its own latent, we use ten or eleven points of that grid in which every value occurs.
+each of the ten episodes of an iteration: so does ``--episode-contexts list``. Where environments stay the same, each
+with its own latent, we use ten or eleven points of that grid in which every value occurs.
 """
 
 from collections.abc import Sequence
