@@ -349,10 +349,9 @@ class Agent:
         """
         self.model.load_state_dict(fewer.model.state_dict())
         known = torch.arange(fewer.environments)
-        shared = {
-            name: one for name, one in fewer.guide.state_dict().items() if name.split(".")[0] in self.guide.shared
-        }
-        self.guide.load_state_dict(shared, strict=False)
+        own, state = fewer.guide.own_tensors(), fewer.guide.state_dict()
+        shared = {name: value for name, value in state.items() if name not in own}
+        self.guide.load_state_dict(self.guide.state_dict() | shared)
         self.guide.assign(known, fewer.guide, known)
         self.offline.continue_from(fewer.offline)
         self.task.load_state_dict(fewer.task.state_dict())
