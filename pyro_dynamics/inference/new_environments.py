@@ -5,16 +5,11 @@ from torch import Tensor
 
 from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.inference.log_joint import whole_batch
-from pyro_dynamics.inference.natural_update import can_be_polished, move_to_optimum
+from pyro_dynamics.inference.natural_update import move_to_optimum
 from pyro_dynamics.inference.user_model import over_environments
 
 STEPS = 10
 """Most natural-gradient steps from the prior to the optimum; some five are taken."""
-
-
-def can_infer_new(model: DynamicsModel, guide: VariationalGuide) -> bool:
-    """Whether :func:`infer_new` knows the model and the guide: a Gaussian table, an encoder, or nothing to infer."""
-    return not guide.infers or guide.reads_transitions or can_be_polished(model, guide)
 
 
 @torch.no_grad()
@@ -30,6 +25,9 @@ def infer_new(
         targets: ``[N, T]``.
         environment: ``[N]``, from ``first`` on.
         first: number of the first new environment.
+
+    Raises:
+        UserError: if the guide has a table and is not Gaussian.
     """
     if not guide.infers:
         return

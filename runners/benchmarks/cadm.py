@@ -71,9 +71,8 @@ def measure_rows(flags: CadmFlags) -> tuple[dict[str, Any], list[dict[str, Any]]
     every = JOBS[flags.contexts]
     jobs = {job: how for job, how in every.items() if not flags.families or job[0] in flags.families}
     if not jobs:
-        raise UserError(
-            f"--contexts {flags.contexts} is measured on {', '.join({family for family, _ in every})} alone"
-        )
+        families = ", ".join(dict.fromkeys(family for family, _ in every))
+        raise UserError(f"--contexts {flags.contexts} is measured on {families} alone")
     rows = []
     for seed in range(flags.seeds):  # so that a benchmark that is stopped has as many seeds of each
         for (family, agent), (settings, seeds) in jobs.items():
