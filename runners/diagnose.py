@@ -10,7 +10,6 @@ import numpy as np
 import tyro
 
 from pyro_dynamics.agent import Agent
-from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.diagnosis import (
     PosteriorQuality,
     look_at_latents,
@@ -37,7 +36,8 @@ from pyro_dynamics.processor import set_threads
 from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import RunConfig
-from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.drawn_episodes import newest_environments
+from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.refits import fitted_to, refits
 from pyro_dynamics.runners.main import run_as_module
@@ -152,15 +152,17 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     from pyro_dynamics.reports.diagnosis_report import Findings, Posterior, run_report
 
     folder, config, family, group = load_run(flags.dir, flags.checkpoint)
-    newest = None
+    halves = None
     if isinstance(family, DrawnFamily):
-        family, group, newest = newest_environments(folder, family, group, flags.checkpoint)
+        m, family, group, *halves = newest_environments(folder, family, group, flags.checkpoint)
     agent, labels = group.agents[0], environment_labels(family.train, len(family.train))
     if 0 < flags.rows < FEWEST * len(labels):
         raise UserError(
             f"--rows must be {FEWEST * len(labels)} or more for {len(labels)} environments, not {flags.rows}"
         )
-    m, *parts = newest or read_transitions(folder, flags.checkpoint, agent.task, len(labels))
+    if halves is None:
+        m, *halves = read_transitions(folder, flags.checkpoint, agent.task, len(labels))
+    parts = halves
     trained = thinned(parts[0], len(labels), flags.rows)
     episodes = thinned_episodes(parts[1], len(labels), flags.rows)
     believes = bool(agent.guide.latent_dim) and agent.guide.has_density
@@ -235,33 +237,6 @@ def weighed(
     quality = [replace(one, missed=part) for one, part in zip(quality, missed, strict=True)]
     means = agents[0].posterior().mean.numpy()
     return with_parameters(tree, means, family), quality
-
-
-def newest_environments(
-    folder: RunFolder, family: DrawnFamily, group: AgentGroup, checkpoint: int | None
-) -> tuple[Family, AgentGroup, tuple[int, Transitions, Transitions]]:
-    """Of a run whose every episode was a new environment, those of the checkpoint's round.
-
-    The networks were not trained on them. The guide is fitted to the first half of each episode, and the second is
-    what was held out.
-
-    Raises:
-        UserError: if nothing was trained yet, or the transitions are not those of such a run.
-    """
-    m = folder.last_round if checkpoint is None else checkpoint
-    rounds = folder.transitions()
-    if not m or m >= len(rounds):
-        raise UserError(f"{folder.path} has no trained round to judge: resume it with train --resume {folder.path}")
-    count, where = family.in_a_round, f"{folder.path}, round {m}"
-    rows = rounds[m].of(range(len(family.train) - count, len(family.train)))
-    rows.require_of(count, group.agents[0].task.state_dim, group.agents[0].task.action_dim, where)
-    rows.require_finite(where)
-    length = rows.environment.bincount(minlength=count)
-    early = rows.step < (length // 2)[rows.environment]
-    seen, held_out = rows.select(early), rows.select(~early)
-    fresh = group_for(group, family, family.newest)
-    fresh.infer_new(seen, 0)
-    return family.of_newest(), fresh, (m, seen, held_out)
 
 
 def read_transitions(

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import tyro
-from gymnasium.vector import VectorEnv
 from tqdm import tqdm
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.logged_family import FILE
 from pyro_dynamics.datasets.logged_start import outside, start_metrics
-from pyro_dynamics.environments import FAMILIES, Context, Family, find_family
+from pyro_dynamics.environments import FAMILIES, Family, find_family
 from pyro_dynamics.environments.checked_env import limit_steps
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.environments.drawn_family import DrawnFamily
@@ -34,7 +33,7 @@ from pyro_dynamics.rollouts.progress import Progress
 from pyro_dynamics.rollouts.task_check import check_task
 from pyro_dynamics.rollouts.trackers.contract import TrackerName, open_tracker, require_tracker
 from pyro_dynamics.rollouts.training import train
-from pyro_dynamics.rollouts.training_environments import DrawnEnvironments, FixedEnvironments, TrainingEnvironments
+from pyro_dynamics.rollouts.training_environments import FixedEnvironments, TrainingEnvironments
 from pyro_dynamics.runners.common.configuration import (
     CHOICES,
     Preset,
@@ -43,19 +42,17 @@ from pyro_dynamics.runners.common.configuration import (
     from_json,
     online_for,
     preset_config,
-    require_drawable,
     require_pair,
     require_sizes,
     to_json,
     with_choices,
 )
+from pyro_dynamics.runners.common.drawn_episodes import drawn_environments, require_drawable
 from pyro_dynamics.runners.common.factory import (
-    action_space,
     build_group,
     describe_planning,
     family_of,
     family_of_rounds,
-    group_for,
     require_own,
 )
 from pyro_dynamics.runners.common.limits import read_flags
@@ -183,7 +180,7 @@ def train_run(
             if m and (words := group.far_outside(transitions)):
                 tqdm.write(f"warning: round {m}: {words}; later rounds learn from it", file=sys.stderr)
             folder.save_round(m, transitions, rows, group.state_dict(), config.keep_checkpoints)
-            tracked.round(m, rows, progress.elbo)
+            tracked.round(m, [mean_of(rows)] if drawn else rows, progress.elbo)
             if after_round is not None:
                 after_round(m)
 
@@ -203,24 +200,12 @@ def train_run(
         return folder
 
 
-def drawn_environments(config: RunConfig, step_limit: float | None) -> DrawnEnvironments:
-    """New environments for each round of a configuration, in contexts that its seed decides."""
-    family = find_family(config.family)
-
-    def contexts(m: int) -> tuple[Context, ...]:
-        rounds = family_of_rounds(config, m)
-        assert isinstance(rounds, DrawnFamily)
-        return rounds.newest
-
-    def make_envs(contexts: Sequence[Context]) -> VectorEnv:
-        environments = family.make_vector(contexts, config.steps)
-        limit_steps(environments, step_limit)
-        return environments
-
-    def grown(m: int) -> AgentGroup:
-        return build_group(config, family_of_rounds(config, m), action_space(family, config.steps))
-
-    return DrawnEnvironments(contexts, make_envs, lambda group, some: group_for(group, family, some), grown)
+def mean_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The mean of a round's episodes, for trackers: their contexts do not come again, so that none has a curve."""
+    names = ("return", "log_likelihood", "log_likelihood_wrong_latent")
+    found = {name: [row[name] for row in rows if row[name] is not None] for name in names}
+    means = {name: sum(values) / len(values) if values else None for name, values in found.items()}
+    return {"context": "mean", "latent_mean": None, "latent_sd": None, **means}
 
 
 def start_of(start_from: Path, family: Family, group: AgentGroup) -> Transitions:

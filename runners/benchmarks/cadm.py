@@ -80,8 +80,7 @@ def measure_rows(flags: CadmFlags) -> tuple[dict[str, Any], list[dict[str, Any]]
                 path = run(flags, family, agent, settings, seed)
                 about = {"family": family, "agent": agent, "contexts": flags.contexts, "seed": seed}
                 rows.append({**about, "steps": cadm.steps_of(path), "returns": cadm.returns_of(path)})
-    order = list(jobs)
-    rows.sort(key=lambda row: order.index((row["family"], row["agent"])))
+    rows.sort(key=lambda row: [job == (row["family"], row["agent"]) for job in jobs].index(True))
     return {" ".join(job): f"{settings} {PLANNER}" for job, (settings, _) in jobs.items()}, rows
 
 

@@ -16,7 +16,7 @@ from cattrs.gen import make_dict_structure_fn
 from pyro_dynamics.agent import BeliefFactory
 from pyro_dynamics.control import PLANNERS, CEMConfig, Device, ICEMConfig, MPCConfig, Planner, Precision
 from pyro_dynamics.environments import find_family
-from pyro_dynamics.environments.drawn_family import EpisodeContexts, draw_contexts
+from pyro_dynamics.environments.drawn_family import EpisodeContexts
 from pyro_dynamics.errors import UserError, require_not_negative, require_positive
 from pyro_dynamics.guides import GUIDES, DiagonalConfig, FullRankConfig, Guide
 from pyro_dynamics.inference import (
@@ -221,37 +221,6 @@ def require_pair(config: RunConfig) -> None:
             f"--update {config.online.update} needs a Gaussian guide (diagonal, full-rank, low-rank, laplace), and "
             f"--guide {config.guide} is none: choose --update svi, or one of those"
         )
-
-
-def require_drawable(config: RunConfig) -> None:
-    """Refuse contexts of their own for episodes where an agent could learn nothing from them.
-
-    Raises:
-        UserError: saying why.
-    """
-    if config.episode_contexts == "fixed":
-        return
-    reasons = {
-        "specialist": "a specialist has an environment of its own, which would be one episode",
-        "last-layer": "the last layer's prior is learned from environments with several episodes",
-    }
-    if config.agent in reasons:
-        raise UserError(
-            f"--episode-contexts {config.episode_contexts} is not for --agent {config.agent}: {reasons[config.agent]}; "
-            "choose latent, generalist or oracle"
-        )
-    guide = GUIDES.find(config.guide)
-    if (
-        config.agent == "latent"
-        and not guide.reads_transitions
-        and (guide.match is Guide.match or not guide.has_density)
-    ):
-        raise UserError(
-            f"--episode-contexts {config.episode_contexts} meets new environments in every round, whose latents are "
-            f"inferred with the networks fixed, and --guide {config.guide} cannot be: choose amortized, or a Gaussian "
-            "guide (diagonal, full-rank, low-rank, laplace)"
-        )
-    draw_contexts(find_family(config.family), config.episode_contexts, 1, config.seed, 0)
 
 
 def _with_named_planner(data: dict[str, Any]) -> dict[str, Any]:

@@ -168,7 +168,7 @@ def test_environments_without_rows_are_at_the_prior_and_are_not_encoded(present:
     inputs, targets = some_rows(40)
     environment = torch.tensor(present)[torch.arange(40) % len(present)]
     batch = Minibatch(inputs[None], targets[None], environment[None], total=40.0)
-    site = poutine.trace(guide).get_trace(batch).nodes["e"]["fn"]
+    site: Any = poutine.trace(guide).get_trace(batch).nodes["e"]["fn"]
     window, count = newest(torch.cat([inputs, targets], -1), environment, 12, 4)
     expected = guide.encode(window, count)
     torch.testing.assert_close(site.mean, expected.mean)

@@ -122,8 +122,8 @@ def test_the_commands_take_such_a_run(run: Path, tmp_path: Path, capsys: pytest.
         (card,) = [shared.read(name).decode() for name in shared.namelist() if name.endswith("README.md")]
     assert "15 episodes, each in a context of its own" in card
     assert pyro_dynamics.load(run, context=3.0).config["episode_contexts"] == "range"
-    capsys.readouterr()
-    assert main(["calibrate", str(run)]) == 2
+    calibrated = main(["calibrate", str(run), "--temperatures", "1", "0.5"])
+    assert calibrated == (2 if run.name in ("generalist", "oracle") else 0)  # which believe nothing
 
 
 def test_a_checkpoint_of_an_earlier_round_has_the_environments_of_then(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_agents_over_more_environments_take_over_all_that_was_learned(guide: str
     for name, value in new.guide.own_tensors().items():
         torch.testing.assert_close(value[:5], own[name])
         torch.testing.assert_close(value[5:], fresh[name][5:])
-    shared = {name: value for name, value in old.guide.state_dict().items() if name.split(".")[0] in old.guide.shared}
+    shared = {name: value for name, value in old.guide.state_dict().items() if name not in own}
     for name, value in shared.items():
         torch.testing.assert_close(new.guide.state_dict()[name], value)
     found = new.offline.optimiser.state_dict()["state"]
