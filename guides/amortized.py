@@ -116,7 +116,18 @@ class AmortizedGuide(Guide):
         explained = environment.bincount(minlength=self.environments)
         times = batch.total / size * (explained / count.clamp(min=1)).clamp(min=1)
         with poutine.scale(scale=times), pyro.plate("environment", self.environments, dim=-1):
-            return pyro.sample("e", self.encode(window, count, power=1 / members))  # type: ignore[arg-type]
+            return pyro.sample("e", self._encode_present(window, count, power=1 / members))  # type: ignore[arg-type]
+
+    def _encode_present(self, window: Tensor, count: Tensor, power: float) -> Distribution:
+        """:meth:`encode`, where most environments have no rows and are at the prior: the encoder skips these."""
+        there = count.nonzero().squeeze(1)
+        if 2 * len(there) > self.environments:
+            return self.encode(window, count, power)
+        found = self.encode(window[there], count[there], power)
+        mean = window.new_zeros(self.environments, self.latent_dim).index_copy(0, there, found.mean)
+        scale = window.new_ones(self.environments, self.latent_dim).index_copy(0, there, found.stddev)
+        posterior: Distribution = distributions.Normal(mean, scale).to_event(1)
+        return posterior
 
     @torch.no_grad()
     def prepare(self, inputs: Tensor, targets: Tensor, environment: Tensor) -> None:

@@ -25,6 +25,7 @@ from pyro_dynamics.inference import (
 from pyro_dynamics.inference.beliefs.member_mixture import weighted_sample
 from pyro_dynamics.inference.guide_check import check_guide, check_posterior, require_float32
 from pyro_dynamics.inference.learned_prior import learn_population
+from pyro_dynamics.inference.new_environments import infer_new
 from pyro_dynamics.inference.noise_calibration import calibrate_noise
 from pyro_dynamics.inference.own_belief_check import check_own_belief
 from pyro_dynamics.inference.own_guide_check import check_own_guide
@@ -344,6 +345,31 @@ class Agent:
         agent.offline.refit(inputs, targets, data.environment, generator, on_epoch)
         agent.belief.set_prior()
         return agent
+
+    def take_over(self, fewer: "Agent") -> None:
+        """Continue as an agent over the first of these environments: all that it learned, and its optimiser's state.
+
+        The further environments are as they were, at the guide's start.
+
+        Args:
+            fewer: with the same configuration, over as many environments or fewer.
+        """
+        self.model.load_state_dict(fewer.model.state_dict())
+        known = torch.arange(fewer.environments)
+        own, state = fewer.guide.own_tensors(), fewer.guide.state_dict()
+        shared = {name: value for name, value in state.items() if name not in own}
+        self.guide.load_state_dict(self.guide.state_dict() | shared)
+        self.guide.assign(known, fewer.guide, known)
+        self.offline.continue_from(fewer.offline)
+        self.task.load_state_dict(fewer.task.state_dict())
+        self.trained_range = fewer.trained_range
+        self.belief.set_prior()
+
+    def infer_new(self, data: Transitions, first: int) -> None:
+        """Let the beliefs about the environments from number ``first`` on be those of their own data, theta fixed."""
+        inputs, targets = self.task.inputs(data.state, data.action), self.task.targets(data.state, data.next_state)
+        infer_new(self.model, self.guide, inputs, targets, data.environment, first)
+        self.belief.set_prior()
 
     def _with(self, model: DynamicsModel, guide: VariationalGuide, offline: OfflineConfig) -> "Agent":
         """An agent that has other parts, and plans and believes in the same way."""

@@ -54,6 +54,24 @@ class AgentGroup:
         for agent, share in zip(self.agents, self.shares, strict=True):
             agent.calibrate(trained.of(share), new.of(share), generator)
 
+    def extend(self, more: "AgentGroup") -> None:
+        """Become a group over more environments, of which the first are those of now: all that was learned stays.
+
+        Args:
+            more: fresh agents of the same configuration.
+        """
+        for agent, fewer in zip(more.agents, self.agents, strict=True):
+            agent.take_over(fewer)
+        self.agents, self.shares = more.agents, more.shares
+
+    def infer_new(self, data: Transitions, first: int) -> None:
+        """Each agent infers the latents of the environments from number ``first`` on by their transitions alone.
+
+        All agents must share all environments: a specialist has no other than its own.
+        """
+        for agent in self.agents:
+            agent.infer_new(data, first)
+
     def set_context(self, contexts: Sequence[Any]) -> None:
         """The true context of every environment in order, which oracles take over; other agents ignore them."""
         for agent, share in zip(self.agents, self.shares, strict=True):

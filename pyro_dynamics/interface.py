@@ -28,9 +28,10 @@ from pyro_dynamics.runners.common.settings_by_name import (
     online_config,
     train_config,
 )
+from pyro_dynamics.runners.common.training_run import train_or_resume
 from pyro_dynamics.runners.fit import default_name as default_fit_name
 from pyro_dynamics.runners.fit import fit_run
-from pyro_dynamics.runners.train import default_name, train_or_resume
+from pyro_dynamics.runners.train import default_name
 
 FamilyLike = str | Family | Callable[[], Family]
 """A family by its name or as ``module:callable``, as an object, or as the function that makes it."""

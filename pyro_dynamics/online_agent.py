@@ -19,6 +19,7 @@ from pyro_dynamics.diagnostics.posterior.datatree import to_datatree, with_param
 from pyro_dynamics.diagnostics.prediction.forecast import roll_out
 from pyro_dynamics.diagnostics.verdict import Verdict
 from pyro_dynamics.environments import Family
+from pyro_dynamics.environments.drawn_family import DrawnFamily
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.given_numbers import Numbers, as_floats, as_rows
 from pyro_dynamics.io.online_state import FILE, save_online
@@ -233,8 +234,9 @@ class OnlineAgent:
         agent, data = self.agent, None if trained else self.observed()
         if data is None:
             rounds = self._run.transitions()
-            # The last round was acted after the training.
-            agent, data = self._trained.agents[0], Transitions.concatenate(rounds[:-1] or rounds)
+            # The last round was acted after the training; where it was in new environments, these were inferred by it.
+            kept = rounds if isinstance(self.family, DrawnFamily) else rounds[:-1] or rounds
+            agent, data = self._trained.agents[0], Transitions.concatenate(kept)
         known = self.family.train if trained else None
         with computing(self.threads):
             tree = to_datatree(

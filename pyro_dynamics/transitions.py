@@ -207,7 +207,13 @@ class Minibatch:
 
 
 def shuffled_minibatches(
-    inputs: Tensor, targets: Tensor, environment: Tensor, members: int, size: int, generator: torch.Generator
+    inputs: Tensor,
+    targets: Tensor,
+    environment: Tensor,
+    members: int,
+    size: int,
+    generator: torch.Generator,
+    environments: int = 0,
 ) -> Iterator[Minibatch]:
     """One epoch over N rows, in an order of its own for each of M members.
 
@@ -221,10 +227,29 @@ def shuffled_minibatches(
         members: M.
         size: rows B of each member in a minibatch.
         generator: source of the shuffles.
+        environments: each minibatch has rows of about so many environments, the same for all members; 0 for rows of
+            all alike.
     """
     total = len(environment)
     order = torch.stack([torch.randperm(total, generator=generator) for _ in range(members)])
+    if environments:
+        order = _by_environment(order, environment, -(-size // environments), generator)
     for rows in order.split(size, dim=1):
         flat = rows.flatten()  # to select rows is much faster than to index by a matrix
         x, y, k = (whole.index_select(0, flat).unflatten(0, rows.shape) for whole in (inputs, targets, environment))
         yield Minibatch(x, y, k, total)
+
+
+def _by_environment(order: Tensor, environment: Tensor, length: int, generator: torch.Generator) -> Tensor:
+    """Shuffles ``[M, N]`` in which blocks of so many rows are of one environment, the same one for all members."""
+    order = torch.stack([rows[environment[rows].argsort(stable=True)] for rows in order])
+    blocks = [block for part in environment.bincount().tolist() for block in _cut(part, length)]
+    ends = torch.tensor(blocks).cumsum(0).tolist()
+    places = [torch.arange(end - block, end) for block, end in zip(blocks, ends, strict=True)]
+    shuffled = torch.randperm(len(places), generator=generator).tolist()
+    return order[:, torch.cat([places[index] for index in shuffled])]
+
+
+def _cut(rows: int, length: int) -> list[int]:
+    """Sizes of the blocks of some rows; the last one may be smaller."""
+    return [length] * (rows // length) + [rows % length] * bool(rows % length)

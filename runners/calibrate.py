@@ -11,12 +11,14 @@ from pyro_dynamics.agent import Agent
 from pyro_dynamics.diagnostics.stream.calibration import ENOUGH, Calibration, calibrate, choose, first_episodes
 from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.drawn_family import DrawnFamily
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, write_bytes, write_json
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, flag_values, online_defaults
+from pyro_dynamics.runners.common.drawn_episodes import newest_environments
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.result_names import name_of_flags
@@ -84,7 +86,11 @@ def main(arguments: Sequence[str]) -> None:
     set_threads(flags.threads)
     folder, config, family, trained = load_run(flags.dir, flags.checkpoint, flags.online)
     refuse_without_latent(config)
-    m, episodes = held_out(folder, family, flags)
+    if isinstance(family, DrawnFamily):
+        m, family, trained, _, second = newest_environments(folder, family, trained, flags.checkpoint)
+        episodes = first_episodes(second, len(family.train))[: flags.steps]
+    else:
+        m, episodes = held_out(folder, family, flags)
     out = ensure_parent(flags.out or folder.path / f"calibration{name_of(flags)}.json")
 
     agent = trained.agents[0]

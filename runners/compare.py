@@ -97,7 +97,7 @@ NAMED: dict[str, tuple[str, ...]] = {"latent": tuple(CHOICES), "last-layer": ("b
 
 def choices(config: RunConfig) -> dict[str, Any]:
     """The guide, belief, update and planner of a run, as far as its agent has them, and all settings."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"episode_contexts": config.episode_contexts}
     for name in NAMED.get(config.agent, ("planner",)):
         place = config if hasattr(config, name) else config.online
         found[name] = getattr(place, name)

@@ -24,6 +24,7 @@ from pyro_dynamics.diagnostics.thinning import thinned, thinned_episodes, thinni
 from pyro_dynamics.diagnostics.verdict import MEANINGS, Word
 from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.drawn_family import DrawnFamily
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.clutter import without_clutter
 from pyro_dynamics.io.files import plain, results_folder, write_json, write_tree
@@ -35,6 +36,7 @@ from pyro_dynamics.processor import set_threads
 from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import RunConfig
+from pyro_dynamics.runners.common.drawn_episodes import newest_environments
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.refits import fitted_to, refits
@@ -153,12 +155,17 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     from pyro_dynamics.reports.diagnosis_report import Findings, Posterior, run_report
 
     folder, config, family, group = load_run(flags.dir, flags.checkpoint)
+    halves = None
+    if isinstance(family, DrawnFamily):
+        m, family, group, *halves = newest_environments(folder, family, group, flags.checkpoint)
     agent, labels = group.agents[0], environment_labels(family.train, len(family.train))
     if 0 < flags.rows < FEWEST * len(labels):
         raise UserError(
             f"--rows must be {FEWEST * len(labels)} or more for {len(labels)} environments, not {flags.rows}"
         )
-    m, *parts = read_transitions(folder, flags.checkpoint, agent.task, len(labels))
+    if halves is None:
+        m, *halves = read_transitions(folder, flags.checkpoint, agent.task, len(labels))
+    parts = halves
     trained = thinned(parts[0], len(labels), flags.rows)
     episodes = thinned_episodes(parts[1], len(labels), flags.rows)
     believes = bool(agent.guide.latent_dim) and agent.guide.has_density

@@ -21,8 +21,8 @@ from pyro_dynamics.rollouts.simulator_episode import Search, episode, episode_re
 from pyro_dynamics.runners.common.factory import group_for, load_run
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.protocols import BELIEF_ABLATIONS, PROTOCOLS, Protocol, Scale, run_config
+from pyro_dynamics.runners.common.training_run import train_or_resume
 from pyro_dynamics.runners.main import run_as_module
-from pyro_dynamics.runners.train import train_or_resume
 
 PAPER_AGENTS = ("latent", "generalist", "specialist")
 FIGURES = ("learning", "tests", "dynamic", "latents", "ablation", "influence")

@@ -1,38 +1,24 @@
 """pyro-dynamics train: learn one dynamics model over several environments at once."""
 
 import re
-import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import tyro
-from tqdm import tqdm
 
-from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.datasets.logged_family import FILE
-from pyro_dynamics.datasets.logged_start import outside, start_metrics
 from pyro_dynamics.environments import FAMILIES, Family, find_family
-from pyro_dynamics.environments.checked_env import limit_steps
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.environments.example_schedule import example_schedule, in_words
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.guides import GUIDES
-from pyro_dynamics.io.lock import lock_folder
-from pyro_dynamics.io.reuse import require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.processor import set_threads
-from pyro_dynamics.rollouts.context_check import check_context
-from pyro_dynamics.rollouts.progress import Progress
-from pyro_dynamics.rollouts.task_check import check_task
-from pyro_dynamics.rollouts.trackers.contract import TrackerName, open_tracker, require_tracker
-from pyro_dynamics.rollouts.training import train
-from pyro_dynamics.rollouts.training_environment import TrainingEnvironment
+from pyro_dynamics.rollouts.trackers.contract import TrackerName
 from pyro_dynamics.runners.common.configuration import (
     CHOICES,
     Preset,
@@ -43,14 +29,12 @@ from pyro_dynamics.runners.common.configuration import (
     preset_config,
     require_pair,
     require_sizes,
-    to_json,
     with_choices,
 )
-from pyro_dynamics.runners.common.factory import build_group, describe_planning, require_own, warn_of_changes
+from pyro_dynamics.runners.common.drawn_episodes import require_drawable
 from pyro_dynamics.runners.common.limits import read_flags
-from pyro_dynamics.runners.common.started_from import read_start, require_begun
+from pyro_dynamics.runners.common.training_run import train_run, write_training_figure
 from pyro_dynamics.runners.main import run_as_module
-from pyro_dynamics.transitions import Transitions
 
 OWN_FAMILY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 """package.module:callable"""
@@ -107,188 +91,6 @@ def main(arguments: Sequence[str]) -> None:
     print_returns(folder, find_family(flags.run.family))
 
 
-def train_run(
-    config: RunConfig,
-    path: Path,
-    *,
-    resume: bool | None,
-    start_from: Path | None = None,
-    tracker: TrackerName = "none",
-    after_round: Callable[[int], None] | None = None,
-    step_limit: float | None = None,
-) -> RunFolder:
-    """Learn what a configuration says, and keep the run in a folder.
-
-    Args:
-        config: the configuration.
-        path: the folder.
-        resume: after the last whole round of the run that is there; if False the folder must be new; None resumes the
-            same run where it was begun, and leaves it as it is where it is whole.
-        start_from: a run whose transitions take the place of round 0.
-        tracker: where the metrics of each round are written beside the folder.
-        after_round: called with each round that is safe on the disk; what it raises ends the training there.
-        step_limit: seconds that a step of an environment may take.
-
-    Raises:
-        UserError: if a setting makes no sense, or the folder does not hold what it should.
-    """
-    require_tracker(tracker)  # refused before there is a folder, if it is missing
-    family = find_family(config.family)
-    environments = family.make_vector(family.train * config.episodes, config.steps)
-    limit_steps(environments, step_limit)
-    group = build_group(config, family, environments.single_action_space)
-    start = None if start_from is None or resume else start_of(start_from, family, group)
-    if resume is False:
-        warn_of_task(config, family, step_limit)
-        RunFolder.require_free(path)
-    with closing(environments), lock_folder(path):  # only now: settings that make no sense have been refused
-        if resume is None:  # looked up while it is held: another process may have made it in the meantime
-            there = part_there(config, path, start_from)
-            if there is not None and is_whole(there, config):
-                return there
-            resume = there is not None
-            if not resume:
-                warn_of_task(config, family, step_limit)
-        folder = open_folder(config, path, resume)
-        if folder.last_round is None:
-            keep_environment(folder, config, family, step_limit)
-        else:
-            require_own(folder, family)
-            warn_of_changes(folder, config, family, step_limit)
-        data = taken_up(folder, family, group, start)
-        print(describe_planning(config.precision, config.device))
-        sizes = config.offline, len(group.agents), config.episodes
-        first = len(data[0]) if data else None
-        progress = Progress(family.train, config.rounds, config.steps, len(data), *sizes, first)
-        tracked = open_tracker(tracker, folder.path, len(data), to_json(config))
-
-        def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
-            if m and (words := group.far_outside(transitions)):
-                tqdm.write(f"warning: round {m}: {words}; later rounds learn from it", file=sys.stderr)
-            folder.save_round(m, transitions, rows, group.state_dict(), config.keep_checkpoints)
-            tracked.round(m, rows, progress.elbo)
-            if after_round is not None:
-                after_round(m)
-
-        with closing(progress), closing(tracked):
-            train(
-                group,
-                environments,
-                family.train,
-                data,
-                rounds=config.rounds,
-                seed=config.seed,
-                update_while_training=config.update_while_training,
-                calibrate=config.calibrate,
-                on_round=save,
-                progress=progress,
-            )
-        write_training_figure(folder, family)
-        return folder
-
-
-def keep_environment(folder: RunFolder, config: RunConfig, family: Family, step_limit: float | None) -> None:
-    """Write what the environment does now beside the run, for later commands to compare."""
-    found = TrainingEnvironment.of(family, config.steps, step_limit)
-    if found is not None:
-        found.save(folder.path)
-
-
-def start_of(start_from: Path, family: Family, group: AgentGroup) -> Transitions:
-    """The transitions of another run as round 0, with a warning where their actions are none of these environments'."""
-    start = read_start(start_from, family)
-    if warning := outside(start, *(bound.numpy() for bound in group.agents[0].action_bounds)):
-        print(f"warning: {start_from}: {warning}", file=sys.stderr)
-    return start
-
-
-def taken_up(folder: RunFolder, family: Family, group: AgentGroup, start: Transitions | None) -> list[Transitions]:
-    """The transitions of each round so far, with the agents as they were after the last.
-
-    Args:
-        folder: of a run that begins or is resumed.
-        family: of its environments.
-        group: fresh agents.
-        start: in the place of round 0, if the run has none yet.
-    """
-    if start is not None and folder.last_round is None:
-        folder.save_round(0, start, start_metrics(start, family.train), group.state_dict(), ())
-    data = folder.transitions()
-    if data:
-        require_same(folder, family)
-        group.load_state_dict(folder.checkpoint())
-    return data
-
-
-def write_training_figure(folder: RunFolder, family: Family, figure_format: FigureFormat = "png") -> None:
-    """Write ``training.png`` and, where another format is wanted, a file of it beside."""
-    from pyro_dynamics.plots.style import write_figure  # here, as matplotlib takes long
-    from pyro_dynamics.plots.training_figure import draw_training
-
-    write_figure(folder.path / "training.png", draw_training(folder.metrics(), family.axis), figure_format)
-
-
-def train_or_resume(
-    config: RunConfig,
-    path: Path,
-    after_round: Callable[[int], None] | None = None,
-    step_limit: float | None = None,
-    tracker: TrackerName = "none",
-    start_from: Path | None = None,
-) -> RunFolder:
-    """Train a run, or the rest of it where a part is there, or nothing where all of it is.
-
-    Raises:
-        UserError: if the folder holds a run with other settings, or one that began with other transitions.
-    """
-    folder = part_there(config, path, start_from)
-    if folder is not None and is_whole(folder, config):
-        return folder
-    how: dict[str, Any] = {"tracker": tracker, "after_round": after_round, "step_limit": step_limit}
-    return train_run(config, path, resume=None, start_from=start_from, **how)
-
-
-def part_there(config: RunConfig, path: Path, start_from: Path | None = None) -> RunFolder | None:
-    """The run of this configuration that was started in a folder, or None where there is none.
-
-    Raises:
-        UserError: if the folder holds a run with other settings, or one that began with other transitions.
-    """
-    if not (path / "config.json").is_file():
-        return None
-    folder = RunFolder.open(path)
-    there = from_json(folder.config)
-    require_same_settings("a run", path, to_json(there), to_json(config), ignored=["rounds"])
-    require_begun(folder, find_family(config.family), start_from)
-    return folder
-
-
-def is_whole(folder: RunFolder, config: RunConfig) -> bool:
-    """Whether a run has all its rounds and its figure."""
-    return (folder.last_round or 0) >= config.rounds and (folder.path / "training.png").is_file()
-
-
-def warn_of_task(config: RunConfig, family: Family, step_limit: float | None) -> None:
-    """Check the task on environments of their own, and say where it is not what the environment does."""
-    if len(family.train) == 1 and config.agent == "latent":
-        print(
-            f"warning: family {family.name} trains on one context, and a latent distinguishes several", file=sys.stderr
-        )
-    if config.agent == "latent" and not GUIDES.find(config.guide).has_density:
-        print(
-            f"warning: --guide {config.guide} has no density, so that no belief can be updated with it after the "
-            "training: for adapt, evaluate and track train with another, such as laplace",
-            file=sys.stderr,
-        )
-    environments = family.make_vector(family.train, config.steps)
-    limit_steps(environments, step_limit)
-    for warning in check_task(family.make_task(), environments, config.seed, config.steps):
-        print(f"warning: {warning}", file=sys.stderr)
-    environments.close()
-    if warning := check_context(family, config.seed, config.steps, step_limit):
-        print(f"warning: {warning}", file=sys.stderr)
-
-
 def parse(arguments: Sequence[str]) -> TrainFlags:
     """The flags; those that are not given come from the run to resume, or from the preset.
 
@@ -309,6 +111,7 @@ def parse(arguments: Sequence[str]) -> TrainFlags:
         flags = read_flags(TrainFlags, "train", arguments, TrainFlags(run=defaults))
     require_sizes(flags.run)
     require_pair(flags.run)
+    require_drawable(flags.run)
     return flags
 
 
@@ -349,40 +152,32 @@ def default_name(config: RunConfig, start_from: Path | None = None) -> str:
     return name if start_from is None else f"{name}-from-{file_name(start_from.resolve().stem)}"
 
 
-def open_folder(config: RunConfig, path: Path, resume: bool) -> RunFolder:
-    """The folder of a new run, or of one to resume."""
-    if not resume:
-        return RunFolder.create(path, to_json(config))
-    folder = RunFolder.open(path)
-    folder.require_checkpoint()
-    for left in path.rglob("*.part"):  # of one that was killed
-        left.unlink(missing_ok=True)
-    if (folder.last_round or 0) > config.rounds:
-        raise UserError(f"{folder.path} has {folder.last_round} rounds already, more than --rounds {config.rounds}")
-    folder.save_config(to_json(config))
-    return folder
-
-
-def require_same(folder: RunFolder, family: Family) -> None:
-    """Refuse to resume a run whose transitions or metrics are of other environments than its family's.
-
-    Raises:
-        UserError: saying what does not fit.
-    """
-    require_own(folder, family)
-    data, count = folder.transitions(), len(family.train)
-    for m, rows in enumerate(data):
-        rows.require_finite(f"{folder.path}, transitions of round {m}")
-    metrics = folder.metrics()
-    rounds = {row["round"] for row in metrics if row["environment"] < count}
-    whole = len(metrics) == len(data) * count and rounds == set(range(len(data)))
-    if not whole or any(row["return"] is None for row in metrics):
-        raise UserError(f"{folder.path}: metrics.jsonl has no return for each of {count} environments in every round")
-
-
 def print_returns(folder: RunFolder, family: Family) -> None:
-    """The table at the end: the return of each environment at random, in the last round, and at best."""
+    """The table at the end, by environment or by round, where the run is, and what to do with it."""
     rows = folder.metrics()
+    if from_json(folder.config).episode_contexts != "fixed":
+        print_rounds(rows, family)
+    else:
+        print_environments(rows, family)
+    print(f"\nrun: {folder.path}\nfigure: {folder.path / 'training.png'}")
+    if any(row["latent_mean"] for row in rows):
+        schedule = example_schedule(family, from_json(folder.config).steps)
+        print(f"next: pyro-dynamics adapt {folder.path}\n      ({in_words(schedule, family)})")
+
+
+def print_rounds(rows: Sequence[dict[str, Any]], family: Family) -> None:
+    """The returns of each round, whose episodes have had contexts of their own."""
+    last = rows[-1]["round"]
+    print(f"\n{'round':<8}{'episodes':>8}{'mean return':>14}{'least':>10}{'greatest':>10}   contexts: {family.axis}")
+    for m in range(last + 1):
+        returns = [row["return"] for row in rows if row["round"] == m]
+        mean = sum(returns) / len(returns)
+        note = "   at random" if m == 0 else ""
+        print(f"{m:<8}{len(returns):>8}{mean:>14.1f}{min(returns):>10.1f}{max(returns):>10.1f}{note}")
+
+
+def print_environments(rows: Sequence[dict[str, Any]], family: Family) -> None:
+    """The return of each environment at random, in the last round, and at best."""
     last = rows[-1]["round"]
     width = max(21, len(family.axis) + 2)
     print(f"\n{family.axis:<{width}}" + f"{rows[0]['policy']:>10}{f'round {last}':>12}{'best':>10}")
@@ -390,10 +185,7 @@ def print_returns(folder: RunFolder, family: Family) -> None:
         returns = [row["return"] for row in rows if row["environment"] == k]
         print(f"{label(context):<{width}}{returns[0]:>10.1f}{returns[-1]:>12.1f}{max(returns):>10.1f}")
     mean = sum(row["return"] for row in rows if row["round"] == last) / len(family.train)
-    print(f"{'mean':<{width}}{'':>10}{mean:>12.1f}\n\nrun: {folder.path}\nfigure: {folder.path / 'training.png'}")
-    if any(row["latent_mean"] for row in rows):
-        schedule = example_schedule(family, from_json(folder.config).steps)
-        print(f"next: pyro-dynamics adapt {folder.path}\n      ({in_words(schedule, family)})")
+    print(f"{'mean':<{width}}{'':>10}{mean:>12.1f}")
 
 
 if __name__ == "__main__":

@@ -21,11 +21,11 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import load_adaptation
 from pyro_dynamics.reproduction.results import Measurement, Results
 from pyro_dynamics.runners.common.factory import load_run
+from pyro_dynamics.runners.common.training_run import require_same
 from pyro_dynamics.runners.compare import mean_returns
 from pyro_dynamics.runners.diagnose import run_of
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.runners.track import stored_track
-from pyro_dynamics.runners.train import require_same
 from pyro_dynamics.sweeps.sweep_folder import SweepFolder
 
 TINY = (

@@ -35,6 +35,32 @@ def test_every_member_sees_every_row_once_an_epoch_in_an_order_of_its_own(genera
     assert not torch.equal(first, second)
 
 
+@pytest.mark.parametrize(("environments", "count", "some"), [(30, 600, 4), (7, 100, 2), (3, 50, 1), (50, 75, 4)])
+def test_minibatches_of_a_few_environments_have_every_row_once_too(
+    environments: int, count: int, some: int, generator: torch.Generator
+) -> None:
+    """The same environments for all members, each with rows of its own; the order differs from epoch to epoch."""
+    data = some_transitions(count, environments)
+    size = 16
+    epochs = []
+    for _ in range(2):
+        batches = list(
+            shuffled_minibatches(data.state, data.next_state, data.environment, 3, size, generator, environments=some)
+        )
+        order = torch.cat([batch.inputs[..., 0] for batch in batches], dim=1)
+        for rows in order:
+            assert torch.equal(rows.sort().values, data.reward)
+        assert not torch.equal(order[0], order[1])
+        for batch in batches:
+            assert torch.equal(batch.environment, batch.environment[:1].expand(3, -1))
+            assert torch.equal(batch.environment, batch.inputs[..., 0].long() % environments)
+        smallest = count // environments  # an environment with fewer rows than its block fills less of a minibatch
+        most = max(-(-size // min(smallest, size // some)) + 1, some + 2)
+        assert max(len(batch.environment.unique()) for batch in batches) <= most
+        epochs.append(order)
+    assert not torch.equal(*epochs)
+
+
 def test_selecting_environments_numbers_them_anew() -> None:
     part = some_transitions(9).of([2, 1])
     assert part.reward.tolist() == [1, 2, 4, 5, 7, 8]

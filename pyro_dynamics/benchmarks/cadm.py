@@ -28,21 +28,30 @@ def returns_of(run: Path) -> dict[str, list[float]]:
     return returns
 
 
+def steps_of(run: Path) -> int:
+    """How many steps were made in the environments for the training, those of the last round too."""
+    return sum(json.loads(line)["steps"] for line in (run / "metrics.jsonl").read_text().splitlines())
+
+
 def table(rows: Sequence[Row]) -> str:
     """Mean over seeds of the mean return, with its standard error, as Markdown; sets without rows are left out.
 
     Args:
-        rows: one for each run, with ``family``, ``agent``, ``seed`` and ``returns`` as :func:`returns_of` gives them.
+        rows: one for each run, with ``family``, ``agent``, ``seed`` and ``returns`` as :func:`returns_of` gives them,
+            and as a rule ``steps``, as :func:`steps_of` does.
     """
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["family"], row["agent"]), []).append(row)
     sets = [name for name in SETS if all(name in row["returns"] for row in rows)]
+    counted = all("steps" in row for row in rows)
     lines = []
     for (family, agent), found in groups.items():
         cells = [interval([statistics.mean(row["returns"][name]) for row in found]) for name in sets]
-        lines.append([family, agent, str(len(found)), *cells, PUBLISHED[family]])
-    return markdown_table(["family", "agent", "seeds", *sets, "CaDM's PE-TS, moderate"], lines)
+        data = [f"{statistics.mean(row['steps'] for row in found):,.0f}"] if counted else []
+        lines.append([family, agent, str(len(found)), *data, *cells, PUBLISHED[family]])
+    data = ["steps to train"] if counted else []
+    return markdown_table(["family", "agent", "seeds", *data, *sets, "CaDM's PE-TS, moderate"], lines)
 
 
 def interval(values: Sequence[float]) -> str:

@@ -45,6 +45,8 @@ class Family:
         test: the contexts to test on, or named sets of them.
         task: makes the task that the planner needs.
         description: one line.
+        drawn_from: the contexts among which training episodes draw that have one of their own each
+            (:class:`~pyro_dynamics.environments.drawn_family.DrawnFamily`); by default those of ``train``.
 
     Raises:
         UserError: if units or contexts do not fit the parameters.
@@ -58,6 +60,7 @@ class Family:
     test: tuple[Context, ...] | Mapping[str, tuple[Context, ...]]
     task: Callable[[], Task]
     description: str = ""
+    drawn_from: tuple[Context, ...] = ()
 
     def __post_init__(self) -> None:
         for attribute, value in plain_words(self).items():
@@ -73,6 +76,11 @@ class Family:
         object.__setattr__(self, "test", test)
         if not self.train or not self.test_contexts:
             raise UserError(f"family {self.name} needs contexts to train on and to test on")
+        object.__setattr__(self, "drawn_from", self._given("drawn_from", self.drawn_from))
+        self._require_different()
+
+    def _require_different(self) -> None:
+        """Refuse the same training context twice."""
         for index, context in enumerate(self.train):  # 0.3 and 0.1 + 0.2 would be two environments
             if any(_equal(one, context) for one in self.train[:index]):
                 raise UserError(f"family {self.name} has the training context {context} twice")

@@ -60,6 +60,9 @@ class OfflineConfig:
             no ``forward`` or ``prior`` of its own; needs a C++ compiler. Else it changes nothing.
         init_mean_std: against collapse: before the first training the guide's means are moved apart at random, by this
             standard deviation. Needs a Gaussian guide.
+        batch_environments: each minibatch has rows of about so many environments, for a guide that computes q(e_k) from
+            the minibatch (amortized); 0 for rows of all alike, or of 4 where such a guide learns from an environment of
+            its own for each episode: of very many each would have a single row to be inferred from and explained.
         polish: at the end of each training a Gaussian guide is moved to the optimum of its family, theta fixed, by at
             most this many natural-gradient steps, each a pass over all data; 0 for none, as in the paper. Gradient
             steps leave it over-dispersed: Adam's second moments remember the first, long moves. Other guides, and
@@ -78,13 +81,14 @@ class OfflineConfig:
     compiled: bool = False
     scale_noise: bool = False
     polish: int = 0
+    batch_environments: int = 0
 
     def __post_init__(self) -> None:
         require_rate(self, "learning_rate", "guide_learning_rate")
         require_positive(self, "batch_size", "epochs", "min_steps")
         if not 0 <= self.kl_warm_up <= 1:  # NaN compares false and is refused too
             raise UserError(f"kl-warm-up is a fraction of a training, from 0 (off) to 1, not {self.kl_warm_up}")
-        for name in ("free_nats", "init_mean_std", "polish"):
+        for name in ("free_nats", "init_mean_std", "polish", "batch_environments"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"{name.replace('_', '-')} must be 0 (off) or more, not {getattr(self, name)}")
         if self.init_mean_std > FARTHEST:
@@ -262,9 +266,8 @@ class OfflineInference:
             shuffles = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
             epochs, steps_an_epoch = self.config.sizes(len(environment))
             for epoch in range(epochs):
-                batches = shuffled_minibatches(
-                    inputs, targets, environment, likelihood.members, self.config.batch_size, shuffles
-                )
+                size, some = self.config.batch_size, self.config.batch_environments
+                batches = shuffled_minibatches(inputs, targets, environment, likelihood.members, size, shuffles, some)
                 elbos = []
                 for index, batch in enumerate(batches):
                     done = (epoch + index / steps_an_epoch) / epochs
@@ -311,3 +314,22 @@ class OfflineInference:
     def load_optimiser(self, state: Mapping[str, Any]) -> None:
         """Take over Adam's moments from its ``state_dict``; rates and decays are the configuration's."""
         self.optimiser.load_state_dict({**state, "param_groups": self.optimiser.state_dict()["param_groups"]})
+
+    def continue_from(self, fewer: "OfflineInference") -> None:
+        """Take over Adam's moments from a training over the first of these environments; the others have none yet."""
+        own = [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
+        state = fewer.optimiser.state_dict()
+        moments = {
+            index: {name: _padded(value, own[index]) for name, value in entry.items()}
+            for index, entry in state["state"].items()
+        }
+        self.load_optimiser({**state, "state": moments})
+
+
+def _padded(moment: Tensor, parameter: Tensor) -> Tensor:
+    """A moment ``[K, ...]`` for a parameter of more environments, with zeros for these; others as they are."""
+    if moment.dim() != parameter.dim() or moment.shape == parameter.shape:
+        return moment.clone()
+    padded = torch.zeros_like(parameter)
+    padded[: len(moment)] = moment
+    return padded

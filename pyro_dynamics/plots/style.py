@@ -25,6 +25,9 @@ STYLE: Any = {
 }
 BELIEF, TRUTH = "black", "tab:red"
 
+MOST_LEVELS = 30
+"""Trained environments that are named beside a panel; of more, as where each episode was one, only their lines."""
+
 DATES: dict[str, dict[str, None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
 """A date would make two files of one figure differ."""
 
@@ -87,9 +90,11 @@ def draw_levels(panel: Axes, levels: Any, names: Any = None) -> None:
         values, first = np.unique(values, return_index=True)
         colours = [colours[k] for k in first] if len(values) == len(levels) else ["grey"] * len(values)
         names = [f"{value:g}" for value in values]
+    many = len(values) > MOST_LEVELS
     for value, colour in zip(values, colours, strict=True):
-        panel.axhline(value, color=colour, ls=":", lw=1.4, zorder=1)
-    name_lines(panel, values, names, colours)
+        panel.axhline(value, color=colour, ls=":", lw=0.3 if many else 1.4, zorder=1)
+    if not many:
+        name_lines(panel, values, names, colours)
 
 
 def name_lines(panel: Axes, heights: Any, names: Any, colours: Any, size: float = 10) -> None:

@@ -33,6 +33,8 @@ def draw_training(rows: Sequence[Mapping[str, Any]], axis: str) -> Png:
         axis: name and unit of the hidden parameter.
     """
     environments = _by_environment(rows)
+    if max(map(len, environments)) == 1 and rows[-1]["round"]:  # each episode was an environment of its own
+        return _draw_episodes(rows, axis)
     latent = [[row for row in series if row["latent_mean"]] for series in environments]
     colours = colour_scale(len(environments))
     with matplotlib.rc_context(STYLE):
@@ -64,6 +66,24 @@ def _draw_returns(panel: Axes, environments: Sequence[Series], colours: Sequence
     panel.set(xlabel="round (round 0 acts at random)", ylabel="return of an episode")
     panel.set_title(f"return by {axis}", loc="left")
     name_lines(panel, ends, names, colours)
+
+
+def _draw_episodes(rows: Sequence[Mapping[str, Any]], axis: str) -> Png:
+    """The return of every episode by round, with the means; each had a context of its own."""
+    rounds = np.array([row["round"] for row in rows])
+    returns = np.array([row["return"] for row in rows])
+    every = np.unique(rounds)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.2, 4.4), layout="constrained")
+        panel = figure.subplots()
+        panel.plot(rounds, returns, ls="", marker=".", alpha=0.5, label="an episode")
+        means = [returns[rounds == m].mean() for m in every]
+        panel.plot(every, means, color="black", lw=2.5, label="mean")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.set(xlabel="round (round 0 acts at random)", ylabel="return of an episode")
+        panel.set_title(f"return, {axis} drawn for each episode", loc="left")
+        panel.legend()
+        return png(figure)
 
 
 def _draw_latents(panel: Axes, latent: Sequence[Series], colours: Sequence[Any], axis: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from pyro_dynamics.data_files import read_json
 from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.drawn_family import DrawnFamily
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.version import __version__
@@ -80,7 +81,7 @@ def _facts(config: Mapping[str, Any], family: Family, transitions: int, fitted: 
     return [
         ("family", f"`{family.name}`" + (f": {family.description}" if family.description else "")),
         ("hidden parameter", family.axis),
-        ("trained on", ", ".join(map(label, family.train))),
+        ("trained on", _trained_on(family)),
         ("agent", config["agent"]),
         ("guide, the family of q(e)", f"{config['guide']}{latent}"),
         ("belief and update online", f"{online['belief']}, {online['update']}, temperature {online['temperature']:g}"),
@@ -91,9 +92,20 @@ def _facts(config: Mapping[str, Any], family: Family, transitions: int, fitted: 
     ]
 
 
+def _trained_on(family: Family) -> str:
+    """The training contexts, or from what they were drawn where each episode has had its own."""
+    if isinstance(family, DrawnFamily):
+        return f"{len(family.train)} episodes, each in a context of its own, such as {label(family.train[0])}"
+    return ", ".join(map(label, family.train))
+
+
 def _returns_table(rows: Sequence[Mapping[str, Any]], family: Family) -> str:
-    """The return of each environment at random, in the last round, and at best."""
+    """The return of each environment at random, in the last round, and at best; by round where they were drawn."""
     last = rows[-1]["round"]
+    if isinstance(family, DrawnFamily):
+        each = [[row["return"] for row in rows if row["round"] == m] for m in range(last + 1)]
+        lines = [[str(m), f"{sum(found) / len(found):.1f}", str(len(found))] for m, found in enumerate(each)]
+        return "Mean return of an episode.\n\n" + markdown_table(("round", "mean return", "episodes"), lines, 1)
     lines = []
     for k, context in enumerate(family.train):
         returns = [row["return"] for row in rows if row["environment"] == k]
@@ -156,7 +168,7 @@ def _own_parts(config: Mapping[str, Any]) -> list[str]:
 
 
 def _limits(config: Mapping[str, Any], family: Family, fitted: bool) -> list[str]:
-    trained = ", ".join(map(label, family.train))
+    trained = _trained_on(family)
     limits = [
         f"It has seen {family.axis} of {trained}, and nothing vouches for it elsewhere; a belief far from the trained "
         "ones is reported as out of the trained range.",

@@ -80,6 +80,10 @@ class Progress:
         self.gradient_seconds += self._lap()
         self._show(f"epoch {epoch + 1}, ELBO {elbo:.2f} nats per transition")
 
+    def acting(self, contexts: Sequence[Context]) -> None:
+        """The environments of this round have these contexts."""
+        self.contexts = contexts
+
     def step(self, m: int, step: Step) -> None:
         """The environments made a step."""
         if step.index == 0:

@@ -4,15 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from gymnasium.vector import VectorEnv
 
 from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.latents.collapse import collapse_gap
-from pyro_dynamics.environments import Context
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.rollouts.acting import Acting, act_and_update
 from pyro_dynamics.rollouts.fault_log import Faults
 from pyro_dynamics.rollouts.rollout import Step
+from pyro_dynamics.rollouts.training_environments import RoundEnvironments, TrainingEnvironments
 from pyro_dynamics.seeding import derive_generator, derive_seed
 from pyro_dynamics.transitions import Transitions
 
@@ -22,8 +21,7 @@ Row = dict[str, Any]
 
 def train(
     group: AgentGroup,
-    envs: VectorEnv,
-    contexts: Sequence[Context],
+    environments: TrainingEnvironments,
     data: list[Transitions],
     rounds: int,
     seed: int,
@@ -39,8 +37,7 @@ def train(
 
     Args:
         group: the agents.
-        envs: K environments, or a multiple of K: several episodes of each in one round.
-        contexts: the true hidden parameter of each of the K environments.
+        environments: to act in, which stay the same or are new ones in every round.
         data: the transitions of each round so far; training resumes after them, and appends to the list.
         rounds: the last round.
         seed: names the random streams.
@@ -53,27 +50,33 @@ def train(
         UserError: if all environments break in one round; it is kept if any of them made a step before.
     """
     faults = Faults()
-    environment = torch.arange(envs.num_envs) % len(contexts)
     for m in range(len(data), rounds + 1):
         draws = derive_generator(seed, "round", m, "actions")
         if m > 0:
             progress.training(m)
             group.train(Transitions.concatenate(data), derive_generator(seed, "round", m, "training"), progress.epoch)
-        seeds = [derive_seed(seed, "round", m, "reset", i) for i in range(envs.num_envs)]
-        acting = Acting(environment, random=m == 0, updates=update_while_training and m > 0, on_fault=faults)
+        here = environments.begin(m, group)
+        count = here.envs.num_envs
+        environment = torch.arange(count) % len(here.contexts)
+        seeds = [derive_seed(seed, "round", m, "reset", i) for i in range(count)]
+        updates = m > 0 and (update_while_training or here.new)
+        acting = Acting(environment, random=m == 0, updates=updates, on_fault=faults)
         steps = []
         faults.begin()
-        for step in act_and_update(group, envs, seeds, draws, acting):
+        progress.acting(here.contexts)
+        for step in act_and_update(here.group, here.envs, seeds, draws, acting):
             steps.append(step)
             progress.step(m, step)
         if steps:
-            episodes = record(steps, environment)
-            if m > 0 and calibrate:  # nobody was trained on them yet
+            episodes = record(steps, here.first + environment)
+            environments.finish(m, group, episodes)
+            if m > 0 and calibrate:  # the networks were not trained on them yet
                 calibration = derive_generator(seed, "round", m, "calibration")
-                group.calibrate(Transitions.concatenate(data), episodes, calibration)
-            on_round(m, episodes, _metrics(group, episodes, contexts, envs.num_envs, m, faults))
+                believed = [*data, episodes] if here.new else data
+                group.calibrate(Transitions.concatenate(believed), episodes, calibration)
+            on_round(m, episodes, _metrics(group, episodes, here, m, faults))
             data.append(episodes)
-        if len(faults.now) == envs.num_envs:
+        if len(faults.now) == count:
             raise UserError(
                 f"every environment broke in round {m}, the first so: {faults.now[0]}; mend that, and resume by "
                 "train --resume, with all steps that were made before"
@@ -94,12 +97,11 @@ def record(steps: Sequence[Step], environment: torch.Tensor) -> Transitions:
     return everything.select(torch.cat([step.alive for step in steps]))
 
 
-def _metrics(
-    group: AgentGroup, episodes: Transitions, contexts: Sequence[Context], environments: int, m: int, faults: Faults
-) -> list[Row]:
+def _metrics(group: AgentGroup, episodes: Transitions, here: RoundEnvironments, m: int, faults: Faults) -> list[Row]:
     """One row for each environment: mean return, belief, and how well the model predicted these episodes."""
     mean, scale = group.beliefs()
-    count = environments // len(contexts)
+    simulated, environments = here.envs.num_envs, len(here.contexts)
+    count = simulated // environments
     right, wrong = latent_gaps(group, episodes) if m > 0 else ({}, {})
     return [
         {
@@ -114,9 +116,9 @@ def _metrics(
             "latent_sd": scale[k].tolist() if m else None,
             "log_likelihood": right.get(k),
             "log_likelihood_wrong_latent": wrong.get(k),
-            **faults.of(list(range(k, environments, len(contexts)))),
+            **faults.of(list(range(k - here.first, simulated, environments))),
         }
-        for k, context in enumerate(contexts)
+        for k, context in enumerate(here.contexts, here.first)
     ]
 
 

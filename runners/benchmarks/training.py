@@ -11,6 +11,7 @@ from pyro_dynamics.benchmarks.recording import Recording
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.runners import train
 from pyro_dynamics.runners.benchmarks.common import RecordFlags
+from pyro_dynamics.runners.common import training_run
 from pyro_dynamics.runners.common.configuration import RunConfig
 
 
@@ -55,7 +56,7 @@ def measure_rows(flags: TrainingFlags) -> tuple[dict[str, Any], list[dict[str, A
     for (command, path), config in zip(jobs, configs, strict=True):
         begun = (path / "config.json").is_file()
         before = time.process_time()
-        folder = train.train_run(config, path, resume=None)
+        folder = training_run.train_run(config, path, resume=None)
         seconds = None if begun else time.process_time() - before
         rows.append({"command": command, "family": config.family, "cpu_s": seconds, "metrics": folder.metrics()})
     return {"by": flags.by, "since": flags.since}, rows

@@ -18,6 +18,7 @@ from pyro_dynamics.agent import BeliefFactory
 from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.control import PLANNERS, CEMConfig, Device, ICEMConfig, MPCConfig, Planner, Precision
 from pyro_dynamics.environments import find_family
+from pyro_dynamics.environments.drawn_family import EpisodeContexts
 from pyro_dynamics.errors import UserError, require_not_negative, require_positive
 from pyro_dynamics.guides import GUIDES, DiagonalConfig, FullRankConfig, Guide
 from pyro_dynamics.inference import (
@@ -110,6 +111,11 @@ class RunConfig:
     """Steps of an episode."""
     episodes: int = 1
     """Episodes in every environment and round."""
+    episode_contexts: EpisodeContexts = "fixed"
+    """fixed: the family's training contexts, each an environment in all rounds; list, range: as many episodes in a
+    round, each in a context of its own that is drawn from the family's list, or from the range of that (domain
+    randomisation). Each is an environment with its own latent, and the belief follows every step. Not for specialists
+    and last-layer."""
     latent_dim: int = 2
     """Size d of each environment's latent; of a last layer, so many numbers are reported."""
     update_while_training: bool = False

@@ -17,6 +17,7 @@ from pyro_dynamics.control import Device, Precision, describe_precision, plannin
 from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
 from pyro_dynamics.environments import Context, Family, find_family
 from pyro_dynamics.environments.context_text import columns, label
+from pyro_dynamics.environments.drawn_family import DrawnFamily
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.given_numbers import whole_number
 from pyro_dynamics.guides import GUIDES, Guide, KnownGuide
@@ -27,11 +28,14 @@ from pyro_dynamics.last_layer_agent import LastLayerAgent
 from pyro_dynamics.models import Ensemble, HierarchicalModel, LastLayerEnsemble
 from pyro_dynamics.models.fused import can_fuse
 from pyro_dynamics.registry import make_part
-from pyro_dynamics.rollouts.training_environment import TrainingEnvironment
+from pyro_dynamics.rollouts.environment_record import EnvironmentRecord
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, from_json, in_real_time
 from pyro_dynamics.runners.common.limits import check_limits
 from pyro_dynamics.seeding import derive_generator, drawing_from
 from pyro_dynamics.tasks import Task
+
+BATCH_ENVIRONMENTS = 4
+"""In a minibatch of an amortized guide, where each episode is an environment: of 64 rows each has 16."""
 
 
 def build_group(config: RunConfig, family: Family, actions: Space) -> AgentGroup:
@@ -64,7 +68,10 @@ def build_agent(config: RunConfig, family: Family, actions: Space, environments:
             model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner
         )
     belief = paper_belief if guide.context_given else config.online.factory()  # an oracle has no belief to update
-    return Agent(model, guide, task, bounds, config.offline, config.controller, belief, config.make_planner)
+    offline = config.offline
+    if config.episode_contexts != "fixed" and guide.reads_transitions and not offline.batch_environments:
+        offline = replace(offline, batch_environments=BATCH_ENVIRONMENTS)
+    return Agent(model, guide, task, bounds, offline, config.controller, belief, config.make_planner)
 
 
 def latent_size(config: RunConfig, family: Family) -> int:
@@ -125,8 +132,8 @@ def load_run(
     check_limits(online)
     own_device: Device = config.device if torch.cuda.is_available() else "cpu"
     config = replace(in_real_time(config) if realtime else config, online=online, device=device or own_device)
-    family = family_of(folder, config)
     checkpoint = None if checkpoint is None else whole_number(checkpoint, "checkpoint", 0)
+    family = family_of(folder, config, checkpoint)
     if checkpoint is not None and checkpoint < 1:
         raise UserError(
             f"--checkpoint must be at least 1, not {checkpoint}: round 0 acts at random, and trains nothing"
@@ -139,16 +146,32 @@ def load_run(
     return folder, config, family, group
 
 
-def family_of(folder: RunFolder, config: RunConfig) -> Family:
+def family_of(folder: RunFolder, config: RunConfig, checkpoint: int | None = None) -> Family:
     """The registered family of a run, or what stands for it where the run was fitted to logged data.
+
+    Where each episode had a context of its own, its environments are those of the rounds up to the checkpoint's.
 
     Raises:
         UserError: if what the run holds is of another one.
     """
     data = DataDescription.load(folder.path)
-    family = find_family(config.family) if data is None else LoggedFamily.of(data)
+    if data is not None:
+        family: Family = LoggedFamily.of(data)
+    else:
+        family = family_of_rounds(config, folder.last_round or 0)
     require_own(folder, family)
+    if isinstance(family, DrawnFamily) and checkpoint is not None and checkpoint <= (folder.last_round or 0):
+        return family_of_rounds(config, checkpoint)
     return family
+
+
+def family_of_rounds(config: RunConfig, m: int) -> Family:
+    """The family of a training, with the environments of its rounds up to m where they are new in each."""
+    family = find_family(config.family)
+    if config.episode_contexts == "fixed":
+        return family
+    in_a_round = len(family.train) * config.episodes
+    return DrawnFamily.of(family, config.episode_contexts, m + 1, in_a_round, config.seed)
 
 
 def require_own(folder: RunFolder, family: Family) -> None:
@@ -161,7 +184,7 @@ def require_own(folder: RunFolder, family: Family) -> None:
         UserError: with both.
     """
     task = family.make_task()
-    if (trained_in := TrainingEnvironment.load(folder.path)) is not None:
+    if (trained_in := EnvironmentRecord.load(folder.path)) is not None:
         trained_in.require_same_task(folder.path, family)
     folder.require_sizes(len(family.train), task.state_dim, task.action_dim)
     trained = {row["environment"]: row["context"] for row in folder.metrics()}
@@ -182,7 +205,7 @@ def environment_changes(
 
     Nothing is known of runs of older versions, and of fits to logged data.
     """
-    trained_in = TrainingEnvironment.load(folder.path)
+    trained_in = EnvironmentRecord.load(folder.path)
     return [] if trained_in is None else trained_in.differences(family, config.steps, step_limit)
 
 

@@ -13,6 +13,7 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners import train
+from pyro_dynamics.runners.common import training_run
 from pyro_dynamics.runners.common.configuration import RunConfig, preset_config
 from pyro_dynamics.runners.common.sweep_grid import in_names
 from pyro_dynamics.runners.compare import mean_returns
@@ -91,8 +92,8 @@ def is_finished(job: Job, folder: SweepFolder) -> bool:
     Raises:
         UserError: if its place holds a run with other settings.
     """
-    run = train.part_there(job.config, folder.run(job.name))
-    return run is not None and train.is_whole(run, job.config)
+    run = training_run.part_there(job.config, folder.run(job.name))
+    return run is not None and training_run.is_whole(run, job.config)
 
 
 def work(folder: SweepFolder, job: Job) -> str:
@@ -108,11 +109,11 @@ def work(folder: SweepFolder, job: Job) -> str:
         )
     set_threads(1)
     path = folder.run(job.name)
-    run = train.part_there(job.config, path)
+    run = training_run.part_there(job.config, path)
     folder.note_try(job.name, None if run is None else run.last_round)
     with folder.log(job.name) as log, redirect_stdout(log), redirect_stderr(log):
         try:
-            train.train_or_resume(job.config, path, job.log_round, job.step_limit)
+            training_run.train_or_resume(job.config, path, job.log_round, job.step_limit)
         except Exception:
             traceback.print_exc()
             return traceback.format_exc()

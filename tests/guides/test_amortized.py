@@ -161,6 +161,24 @@ def test_what_was_learned_on_8_environments_transfers_to_new_ones(members: int, 
     assert posterior.log_prob(truth).mean() > before + 1
 
 
+@pytest.mark.parametrize("present", [[0], [4, 11], [1, 2, 3, 9, 10, 11], list(range(12))])
+def test_environments_without_rows_are_at_the_prior_and_are_not_encoded(present: list[int]) -> None:
+    """With many environments most have no row in a minibatch: that must change nothing but the time."""
+    guide = some_guide(environments=12)
+    inputs, targets = some_rows(40)
+    environment = torch.tensor(present)[torch.arange(40) % len(present)]
+    batch = Minibatch(inputs[None], targets[None], environment[None], total=40.0)
+    site: Any = poutine.trace(guide).get_trace(batch).nodes["e"]["fn"]
+    window, count = newest(torch.cat([inputs, targets], -1), environment, 12, 4)
+    expected = guide.encode(window, count)
+    torch.testing.assert_close(site.mean, expected.mean)
+    torch.testing.assert_close(site.stddev, expected.stddev)
+    absent = [k for k in range(12) if k not in present]
+    assert (site.mean[absent] == 0).all()
+    assert (site.stddev[absent] == 1).all()
+    assert (site.stddev[present] < 1).all()
+
+
 def test_state_round_trip_keeps_what_was_seen() -> None:
     guide, other = some_guide(), some_guide()
     inputs, targets = some_rows(9)

@@ -11,12 +11,14 @@ import torch
 from pyro_dynamics.benchmarks import collapse, long_run, planners, reliability, returns, training
 from pyro_dynamics.benchmarks.crossed_states import means
 from pyro_dynamics.control import CEMConfig
+from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.inference import OfflineConfig
 from pyro_dynamics.runners import benchmark
 from pyro_dynamics.runners.benchmarks import cadm, guides
 from pyro_dynamics.runners.benchmarks.returns import ReturnsFlags, measure_rows
 from pyro_dynamics.runners.main import main
+from pyro_dynamics.runners.train import parse
 
 TINY = ["--rounds", "1", "--steps", "12", "--episodes", "1", "--offline.min-steps", "20", "--offline.epochs", "1"]
 TINY += ["--ensemble.hidden", "8", "--ensemble.weight-decay", "0", "0", "--controller.horizon", "3"]
@@ -88,7 +90,7 @@ def test_collapse(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
 
 def test_cadm(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cadm, "PLANNER", "")
-    monkeypatch.setattr(cadm, "JOBS", {("cadm-pendulum", "latent"): (" ".join(TINY), 2)})
+    monkeypatch.setattr(cadm, "JOBS", {"fixed": {("cadm-pendulum", "latent"): (" ".join(TINY), 2)}})
     arguments = ["cadm", "--runs", str(tmp_path / "runs"), "--families", "cadm-pendulum"]
     rows = recorded(arguments, tmp_path / "rows.json", capsys)
     assert [row["seed"] for row in rows] == [0, 1]
@@ -97,6 +99,38 @@ def test_cadm(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert recorded(arguments, tmp_path / "rows.json", capsys) == rows
     assert {file: file.stat().st_mtime_ns for file in made} == made  # nothing was trained or evaluated again
     assert main(["benchmark", "cadm", "--families", "pendulum"]) == 2
+
+
+def test_cadm_with_contexts_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings have CaDM's amount of data and draw from its grids; more seeds are added to those that are there."""
+    for settings, _ in cadm.JOBS["drawn"].values():
+        config = parse([*f"cadm-pendulum {settings}".split(), *cadm.PLANNER.split()]).run
+        episodes = (config.rounds + 1) * config.episodes * len(find_family("cadm-pendulum").train)
+        assert 39_000 < episodes * config.steps <= 40_000
+        assert config.episode_contexts == "list"
+    assert {agent for _, agent in cadm.JOBS["drawn"]} == {"latent", "latent, amortized guide", "generalist"}
+    tiny = " ".join([*TINY, "--episode-contexts", "list"])
+    jobs = {
+        ("cadm-cartpole", agent): (f"{how} {tiny}", 2)
+        for agent, how in (("latent", ""), ("generalist", "--agent generalist"))
+    }
+    monkeypatch.setattr(cadm, "PLANNER", "")
+    monkeypatch.setattr(cadm, "JOBS", {"drawn": jobs})
+    arguments = ["cadm", "--contexts", "drawn", "--runs", str(tmp_path / "runs")]
+    first = recorded([*arguments, "--seeds", "1"], tmp_path / "one.json", capsys)
+    rows = recorded(arguments, tmp_path / "rows.json", capsys)
+    assert [(row["agent"], row["seed"]) for row in rows] == [
+        ("latent", 0),
+        ("latent", 1),
+        ("generalist", 0),
+        ("generalist", 1),
+    ]
+    assert rows[::2] == first
+    assert 11 * 2 * 12 >= rows[0]["steps"] > 11 * 2 * 5
+    assert main(["benchmark", "cadm", "--contexts", "drawn", "--families", "cadm-halfcheetah"]) == 2
+    assert "is measured on cadm-cartpole alone" in capsys.readouterr().err
 
 
 def test_returns(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

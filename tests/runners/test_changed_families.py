@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import pyro_dynamics as pd
-from pyro_dynamics.rollouts.training_environment import FILE, TrainingEnvironment
+from pyro_dynamics.rollouts.environment_record import FILE, EnvironmentRecord
 from pyro_dynamics.runners.main import main
 
 SMALL = (
@@ -152,7 +152,7 @@ def test_a_saved_agent_takes_what_its_run_was_trained_in_along(home: Path) -> No
 @pytest.mark.parametrize("name", ["pendulum-gravity", "halfcheetah-tilt", "hopper-mass", "cartpole-force-length"])
 def test_our_own_families_repeat_themselves(name: str) -> None:
     family = pd.find_family(name)
-    kept = TrainingEnvironment.of(family, 50)
+    kept = EnvironmentRecord.of(family, 50)
     assert kept is not None
     assert kept.repeats
     assert kept.differences(family, 50) == []

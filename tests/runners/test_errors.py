@@ -26,9 +26,9 @@ from pyro_dynamics.reproduction.sensitivity import influence_in_run
 from pyro_dynamics.rollouts.task_check import check_task
 from pyro_dynamics.runners.common.configuration import from_json
 from pyro_dynamics.runners.common.factory import nearest
+from pyro_dynamics.runners.common.training_run import part_there
 from pyro_dynamics.runners.diagnose import latent_means
 from pyro_dynamics.runners.main import main
-from pyro_dynamics.runners.train import part_there
 from pyro_dynamics.tasks import HopperTask, PendulumTask
 
 SMALL = (

@@ -34,6 +34,7 @@ def mujoco_family(
     task: Callable[[], Task],
     description: str = "",
     last_velocity: bool = False,
+    drawn_from: tuple[Context, ...] = (),
     **settings: Any,
 ) -> Family:
     """A family of environments that differ in physical parameters of a MuJoCo model.
@@ -48,6 +49,7 @@ def mujoco_family(
         description: one line.
         last_velocity: prepend the velocity over the last step to the observation, see
             :class:`~pyro_dynamics.environments.mujoco.last_velocity.LastVelocity`.
+        drawn_from: the contexts among which training episodes draw that have one of their own each.
         settings: further keywords for the environment.
 
     Example:
@@ -74,6 +76,7 @@ def mujoco_family(
         test,
         task,
         description,
+        drawn_from,
     )
 
 

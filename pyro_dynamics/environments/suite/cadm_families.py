@@ -1,14 +1,15 @@
 """The benchmark of CaDM (Lee, Seo, Lee, Lee and Shin 2020): what its code varies, and over which sets.
 
 Its test sets are all combinations of the two values that bound each range. It draws a training context from a grid for
-each of the ten episodes of an iteration; we use ten or eleven points of that grid in which every value occurs, as each
-environment has its own latent.
+each of the ten episodes of an iteration: so does ``--episode-contexts list``. Where environments stay the same, each
+with its own latent, we use ten or eleven points of that grid in which every value occurs.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
-from pyro_dynamics.environments.contexts import Context, latin
+from pyro_dynamics.environments.contexts import Context, grid, latin
 from pyro_dynamics.environments.family import Family
 from pyro_dynamics.environments.mujoco.mujoco_family import mujoco_family
 from pyro_dynamics.environments.mujoco.mujoco_parameters import Disabled, damping, mass
@@ -24,6 +25,10 @@ def corners(*boxes: tuple[tuple[float, float], tuple[float, float]]) -> tuple[Co
 
 
 TWENTIETHS = [round(0.75 + 0.05 * k, 2) for k in range(11)]
+CARTS: dict[str, Sequence[float]] = {"force": range(5, 16), "length": [0.4, 0.45, 0.5, 0.55, 0.6]}
+PENDULUMS = {"mass": TWENTIETHS, "length": TWENTIETHS}
+CHEETAHS = {name: [0.75, 0.85, 1.0, 1.15, 1.25] for name in ("mass", "damping")}
+HUMANOIDS = {name: [0.8, 0.9, 1.0, 1.15, 1.25] for name in ("mass", "damping")}
 
 CADM = (
     Family(
@@ -31,7 +36,8 @@ CADM = (
         environment=FullForceCartPoleEnv,
         parameter=FullForceCartPoleEnv.parameter,
         unit=("N", "m"),
-        train=latin(11, 0, force=range(5, 16), length=[0.4, 0.45, 0.5, 0.55, 0.6]),
+        train=latin(11, 0, **CARTS),
+        drawn_from=grid(**CARTS),
         test={
             "moderate": corners(((3.0, 3.5), (0.25, 0.3)), ((16.5, 17.0), (0.7, 0.75))),
             "extreme": corners(((2.0, 2.5), (0.15, 0.2)), ((17.5, 18.0), (0.8, 0.85))),
@@ -44,7 +50,8 @@ CADM = (
         environment=CaDMPendulumEnv,
         parameter=CaDMPendulumEnv.parameter,
         unit=("kg", "m"),
-        train=latin(11, 0, mass=TWENTIETHS, length=TWENTIETHS),
+        train=latin(11, 0, **PENDULUMS),
+        drawn_from=grid(**PENDULUMS),
         test={
             "moderate": corners(((0.5, 0.7), (1.3, 1.5)), ((1.3, 1.5), (0.5, 0.7))),
             "extreme": corners(((0.2, 0.4), (1.6, 1.8)), ((1.6, 1.8), (0.2, 0.4))),
@@ -56,7 +63,8 @@ CADM = (
         "cadm-halfcheetah",
         PETSHalfCheetahEnv,
         {"mass": mass(inertia=False), "damping": damping()},
-        train=latin(10, 0, mass=[0.75, 0.85, 1.0, 1.15, 1.25], damping=[0.75, 0.85, 1.0, 1.15, 1.25]),
+        train=latin(10, 0, **CHEETAHS),
+        drawn_from=grid(**CHEETAHS),
         test={
             "moderate": corners(((0.4, 0.5), (0.4, 0.5)), ((1.5, 1.6), (1.5, 1.6))),
             "extreme": corners(((0.2, 0.3), (0.2, 0.3)), ((1.7, 1.8), (1.7, 1.8))),
@@ -94,7 +102,8 @@ CADM = (
         "cadm-slim-humanoid",
         SlimHumanoidEnv,
         {"mass": mass(inertia=False), "damping": damping()},
-        train=latin(10, 0, mass=[0.8, 0.9, 1.0, 1.15, 1.25], damping=[0.8, 0.9, 1.0, 1.15, 1.25]),
+        train=latin(10, 0, **HUMANOIDS),
+        drawn_from=grid(**HUMANOIDS),
         test={
             "moderate": corners(((0.6, 0.7), (0.6, 0.7)), ((1.5, 1.6), (1.5, 1.6))),
             "extreme": corners(((0.4, 0.5), (0.4, 0.5)), ((1.7, 1.8), (1.7, 1.8))),

@@ -35,7 +35,7 @@ Rows = list[list[Finite]]
 
 
 @dataclass(frozen=True)
-class TrainingEnvironment:
+class EnvironmentRecord:
     """``environment.json`` of a run: what its family says, and the first steps of an episode in two contexts.
 
     Attributes:
@@ -75,7 +75,7 @@ class TrainingEnvironment:
     targets: Rows
 
     @classmethod
-    def of(cls, family: Family, length: int, step_limit: float | None = None) -> "TrainingEnvironment | None":
+    def of(cls, family: Family, length: int, step_limit: float | None = None) -> "EnvironmentRecord | None":
         """What a family gives now; None where no environment makes a step.
 
         Args:
@@ -115,7 +115,7 @@ class TrainingEnvironment:
         write_json(path / FILE, asdict(self))
 
     @classmethod
-    def load(cls, path: Path) -> "TrainingEnvironment | None":
+    def load(cls, path: Path) -> "EnvironmentRecord | None":
         """That of a run; None where an older version made the run, or it was fitted to logged data.
 
         Raises:
