@@ -1,0 +1,198 @@
+"""Which form of an ensemble plans: our C where the processor has what it needs, else ONNX Runtime if it is here.
+
+ONNX Runtime (the extra ``fast``) plans in float32 where none of the C runs: see ``pyro-dynamics benchmark engines``.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyro_dynamics.models.fused import FusedEnsemble, can_fuse
+
+BLOCK = 500
+"""Rows of each member that go through all layers together, so that their activations stay in the cache."""
+TOLERANCE = 1e-3
+"""Of the check beside torch, relative to the largest number: it finds faults, and not the last digits."""
+
+Pass = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Inputs ``[M, R, n]`` and latents ``[M, R, d]`` to location and scale, each ``[M, R, T]``."""
+
+_faults: list[str] = []
+"""Why the engine is not used in this process; warned of once."""
+
+
+def planning_form(dtype: torch.dtype) -> type["FusedEnsemble | OnnxEnsemble"] | None:
+    """The form that plans in this precision have on this processor; None where torch goes layer by layer."""
+    if can_fuse(dtype):
+        return FusedEnsemble
+    return OnnxEnsemble if dtype == torch.float32 and not _faults and _is_installed() else None
+
+
+def describe_form(dtype: torch.dtype) -> str:
+    """For people."""
+    words = {FusedEnsemble: "all layers in one pass", OnnxEnsemble: "by ONNX Runtime", None: "layer by layer"}
+    return words[planning_form(dtype)]
+
+
+class OnnxEnsemble:
+    """The weights of an ensemble in a session of ONNX Runtime, built anew for other weights in some 10 ms.
+
+    The arguments are those of :class:`.FusedEnsemble`.
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        dtype: torch.dtype,
+        weights: Sequence[Tensor],
+        biases: Sequence[Tensor],
+        mean: Tensor,
+        scale: Tensor,
+        lowest: Tensor,
+        highest: Tensor,
+    ) -> None:
+        if dtype != torch.float32:
+            raise ValueError(f"this engine computes in float32 here, and not in {dtype}")
+        self._arguments = [x.clone() for x in (*weights, *biases, mean, scale, lowest, highest)]
+        self.members, self.targets, self.inputs = len(weights[0]), len(lowest), len(mean)
+        self.latents = weights[0].shape[1] - self.inputs
+        self.mean, self.reciprocal = mean.clone(), scale.reciprocal()
+        self._session = _session(onnx_model(weights, biases, lowest, highest))
+
+    def is_of(self, dtype: torch.dtype, tensors: Iterable[Tensor]) -> bool:
+        """Whether it was made of this type and of tensors with these values, in the order of the arguments."""
+        return dtype == torch.float32 and all(map(torch.equal, tensors, self._arguments))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy builds a session of its own: sessions cannot be copied."""
+        layers = (len(self._arguments) - 4) // 2
+        weights, biases = self._arguments[:layers], self._arguments[layers : 2 * layers]
+        return type(self), (torch.float32, weights, biases, *self._arguments[2 * layers :])
+
+    @torch.no_grad()
+    def __call__(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
+        """Location and scale, each ``[M, R, T]`` in float32.
+
+        Args:
+            inputs: ``[M, R, n]``, not normalised.
+            latent: ``[M, R, d]``.
+        """
+        rows = inputs.shape[1]
+        shapes = (self.members, rows, self.inputs), (self.members, rows, self.latents)
+        if (inputs.shape, latent.shape) != shapes:
+            raise ValueError(f"inputs and latent must be of {shapes}, not {(inputs.shape, latent.shape)}")
+        inputs, latent = (x.to("cpu", torch.float32) for x in (inputs, latent))
+        x = torch.cat([(inputs - self.mean) * self.reciprocal, latent], dim=-1).numpy()
+        location, scale = (torch.empty(self.members, rows, self.targets) for _ in range(2))
+        found = location.numpy(), scale.numpy()
+
+        def run(begin: int) -> None:
+            of_member = {f"x{m}": x[m, begin : begin + BLOCK] for m in range(self.members)}
+            for whole, part in zip(found, self._session.run(None, of_member), strict=True):
+                whole[:, begin : begin + BLOCK] = part.reshape(self.members, -1, self.targets)
+
+        blocks, threads = range(0, rows, BLOCK), torch.get_num_threads()
+        if threads == 1 or len(blocks) == 1:
+            list(map(run, blocks))
+        else:  # by blocks, which wait for nothing, and not inside of each product
+            with ThreadPoolExecutor(min(threads, len(blocks))) as pool:
+                list(pool.map(run, blocks))
+        return location, scale
+
+
+@torch.no_grad()
+def agrees_with(networks: Pass, engine: OnnxEnsemble) -> bool:
+    """Whether the engine gives the networks' numbers on a few rows; if not, a warning, and it is not used again.
+
+    Args:
+        networks: the ensemble, by torch.
+        engine: its copy.
+    """
+    x = torch.linspace(-2, 2, engine.members * 8 * (engine.inputs + engine.latents)).view(engine.members, 8, -1)
+    inputs, latent = engine.mean + x[..., : engine.inputs] / engine.reciprocal, x[..., engine.inputs :]
+    for found, expected in zip(engine(inputs, latent), networks(inputs, latent), strict=True):
+        largest = float(expected.abs().nan_to_num(0.0, 0.0).max())
+        if not torch.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE * largest, equal_nan=True):
+            _refuse("ONNX Runtime gives other numbers than torch on this processor")
+            return False
+    return True
+
+
+def onnx_model(weights: Sequence[Tensor], biases: Sequence[Tensor], lowest: Tensor, highest: Tensor) -> bytes:
+    """The networks as a model in ONNX's format.
+
+    Its inputs are one matrix ``x0``, ``x1``, ... for each member, normalised, with the latents behind: ``[R, n + d]``.
+    Its outputs are location and scale, each ``[M R, T]``. Products are apart by members because the engine packs only
+    weights that are matrices.
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    targets, nodes, outputs = len(lowest), [], []
+    # The variance within PETS's bounds is 1 / (exp(-v) + exp(-highest)) + exp(lowest); the last layer gives -v.
+    sign = torch.cat([torch.ones(targets), -torch.ones(targets)])
+    weights, biases = [*weights[:-1], weights[-1] * sign], [*biases[:-1], biases[-1] * sign]
+    constants = {"highest": (-highest).exp(), "lowest": lowest.exp()}
+    for member in range(len(weights[0])):
+        x = f"x{member}"
+        for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            name = f"{member}_{layer}"
+            constants |= {f"weight{name}": weight[member], f"bias{name}": bias[member, 0]}
+            nodes.append(helper.make_node("Gemm", [x, f"weight{name}", f"bias{name}"], [x := f"sum{name}"]))
+            if layer < len(weights) - 1:  # SiLU, which engines recognise
+                nodes.append(helper.make_node("Sigmoid", [x], [f"gate{name}"]))
+                nodes.append(helper.make_node("Mul", [x, f"gate{name}"], [x := f"hidden{name}"]))
+        outputs.append(x)
+    for kind, names, result, options in [
+        ("Concat", outputs, ["all"], {"axis": 0}),
+        ("Split", ["all"], ["location", "log_precision"], {"axis": 1, "num_outputs": 2}),
+        ("Exp", ["log_precision"], ["precision"], {}),
+        ("Add", ["precision", "highest"], ["bounded"], {}),
+        ("Reciprocal", ["bounded"], ["excess"], {}),
+        ("Add", ["excess", "lowest"], ["variance"], {}),
+        ("Sqrt", ["variance"], ["scale"], {}),
+    ]:
+        nodes.append(helper.make_node(kind, names, result, **options))
+
+    declared = partial(helper.make_tensor_value_info, elem_type=TensorProto.FLOAT)
+    graph = helper.make_graph(
+        nodes,
+        "ensemble",
+        [declared(f"x{member}", shape=["rows", weights[0].shape[1]]) for member in range(len(weights[0]))],
+        [declared(name, shape=["all_rows", targets]) for name in ("location", "scale")],
+        [numpy_helper.from_array(value.detach().numpy(), name) for name, value in constants.items()],
+    )
+    opset = [helper.make_opsetid("", 18)]  # of 2022, so that any release of the engine reads it
+    return bytes(helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString())
+
+
+def _session(model: bytes) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+@cache
+def _is_installed() -> bool:
+    """Whether both packages are here and can be loaded; if they only seem to be here, one warning says why."""
+    if not all(map(find_spec, ("onnx", "onnxruntime"))):
+        return False
+    try:
+        import_module("onnx"), import_module("onnxruntime")
+    except (ImportError, OSError) as fault:
+        _refuse(f"ONNX Runtime cannot be loaded: {fault}")
+    return not _faults
+
+
+def _refuse(why: str) -> None:
+    _faults.append(why)
+    warnings.warn(f"plans take longer than they could: {why}", stacklevel=3)
