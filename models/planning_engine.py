@@ -16,8 +16,6 @@ from torch import Tensor
 
 from pyro_dynamics.models.fused import FusedEnsemble, can_fuse
 
-BLOCK = 500
-"""Rows of each member that go through all layers together, so that their activations stay in the cache."""
 TOLERANCE = 1e-3
 """Of the check beside torch, relative to the largest number: it finds faults, and not the last digits."""
 
@@ -45,7 +43,12 @@ class OnnxEnsemble:
     """The weights of an ensemble in a session of ONNX Runtime, built anew for other weights in some 10 ms.
 
     The arguments are those of :class:`.FusedEnsemble`.
+
+    Attributes:
+        block: rows of each member that go through all layers together, so that their activations stay in the cache.
     """
+
+    block = 500
 
     @torch.no_grad()
     def __init__(
@@ -64,7 +67,16 @@ class OnnxEnsemble:
         self.members, self.targets, self.inputs = len(weights[0]), len(lowest), len(mean)
         self.latents = weights[0].shape[1] - self.inputs
         self.mean, self.reciprocal = mean.clone(), scale.reciprocal()
-        self._session = _session(onnx_model(weights, biases, lowest, highest))
+        self._session = self.session(onnx_model(weights, biases, lowest, highest))
+
+    def session(self, model: bytes) -> Any:
+        """What runs this model, by ``run(None, inputs)``."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3  # errors
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
     def is_of(self, dtype: torch.dtype, tensors: Iterable[Tensor]) -> bool:
         """Whether it was made of this type and of tensors with these values, in the order of the arguments."""
@@ -94,11 +106,11 @@ class OnnxEnsemble:
         found = location.numpy(), scale.numpy()
 
         def run(begin: int) -> None:
-            of_member = {f"x{m}": x[m, begin : begin + BLOCK] for m in range(self.members)}
+            of_member = {f"x{m}": x[m, begin : begin + self.block] for m in range(self.members)}
             for whole, part in zip(found, self._session.run(None, of_member), strict=True):
-                whole[:, begin : begin + BLOCK] = part.reshape(self.members, -1, self.targets)
+                whole[:, begin : begin + self.block] = part.reshape(self.members, -1, self.targets)
 
-        blocks, threads = range(0, rows, BLOCK), torch.get_num_threads()
+        blocks, threads = range(0, rows, self.block), torch.get_num_threads()
         if threads == 1 or len(blocks) == 1:
             list(map(run, blocks))
         else:  # by blocks, which wait for nothing, and not inside of each product
@@ -137,7 +149,7 @@ def onnx_model(weights: Sequence[Tensor], biases: Sequence[Tensor], lowest: Tens
     targets, nodes, outputs = len(lowest), [], []
     # The variance within PETS's bounds is 1 / (exp(-v) + exp(-highest)) + exp(lowest); the last layer gives -v.
     sign = torch.cat([torch.ones(targets), -torch.ones(targets)])
-    weights, biases = [*weights[:-1], weights[-1] * sign], [*biases[:-1], biases[-1] * sign]
+    weights, biases = ([*layers[:-1], layers[-1] * sign] for layers in (weights, biases))
     constants = {"highest": (-highest).exp(), "lowest": lowest.exp()}
     for member in range(len(weights[0])):
         x = f"x{member}"
@@ -149,16 +161,15 @@ def onnx_model(weights: Sequence[Tensor], biases: Sequence[Tensor], lowest: Tens
                 nodes.append(helper.make_node("Sigmoid", [x], [f"gate{name}"]))
                 nodes.append(helper.make_node("Mul", [x, f"gate{name}"], [x := f"hidden{name}"]))
         outputs.append(x)
-    for kind, names, result, options in [
-        ("Concat", outputs, ["all"], {"axis": 0}),
-        ("Split", ["all"], ["location", "log_precision"], {"axis": 1, "num_outputs": 2}),
-        ("Exp", ["log_precision"], ["precision"], {}),
-        ("Add", ["precision", "highest"], ["bounded"], {}),
-        ("Reciprocal", ["bounded"], ["excess"], {}),
-        ("Add", ["excess", "lowest"], ["variance"], {}),
-        ("Sqrt", ["variance"], ["scale"], {}),
-    ]:
-        nodes.append(helper.make_node(kind, names, result, **options))
+    nodes += [
+        helper.make_node("Concat", outputs, ["all"], axis=0),
+        helper.make_node("Split", ["all"], ["location", "log_precision"], axis=1, num_outputs=2),
+        helper.make_node("Exp", ["log_precision"], ["precision"]),
+        helper.make_node("Add", ["precision", "highest"], ["bounded"]),
+        helper.make_node("Reciprocal", ["bounded"], ["excess"]),
+        helper.make_node("Add", ["excess", "lowest"], ["variance"]),
+        helper.make_node("Sqrt", ["variance"], ["scale"]),
+    ]
 
     declared = partial(helper.make_tensor_value_info, elem_type=TensorProto.FLOAT)
     graph = helper.make_graph(
@@ -170,15 +181,6 @@ def onnx_model(weights: Sequence[Tensor], biases: Sequence[Tensor], lowest: Tens
     )
     opset = [helper.make_opsetid("", 18)]  # of 2022, so that any release of the engine reads it
     return bytes(helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString())
-
-
-def _session(model: bytes) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 @cache
