@@ -43,12 +43,10 @@ class OnnxEnsemble:
     """The weights of an ensemble in a session of ONNX Runtime, built anew for other weights in some 10 ms.
 
     The arguments are those of :class:`.FusedEnsemble`.
-
-    Attributes:
-        block: rows of each member that go through all layers together, so that their activations stay in the cache.
     """
 
     block = 500
+    """Rows of each member that go through all layers together, so that their activations stay in the cache."""
 
     @torch.no_grad()
     def __init__(
@@ -66,8 +64,9 @@ class OnnxEnsemble:
         self._arguments = [x.clone() for x in (*weights, *biases, mean, scale, lowest, highest)]
         self.members, self.targets, self.inputs = len(weights[0]), len(lowest), len(mean)
         self.latents = weights[0].shape[1] - self.inputs
-        self.mean, self.reciprocal = mean.clone(), scale.reciprocal()
-        self._session = self.session(onnx_model(weights, biases, lowest, highest))
+        self.mean, self.scale = mean.clone(), scale.clone()
+        self._names = [f"{name}{member}" for name in "xe" for member in range(self.members)]
+        self._session = self.session(onnx_model(weights, biases, mean, scale, lowest, highest))
 
     def session(self, model: bytes) -> Any:
         """What runs this model, by ``run(None, inputs)``."""
@@ -100,35 +99,29 @@ class OnnxEnsemble:
         shapes = (self.members, rows, self.inputs), (self.members, rows, self.latents)
         if (inputs.shape, latent.shape) != shapes:
             raise ValueError(f"inputs and latent must be of {shapes}, not {(inputs.shape, latent.shape)}")
-        inputs, latent = (x.to("cpu", torch.float32) for x in (inputs, latent))
-        x = torch.cat([(inputs - self.mean) * self.reciprocal, latent], dim=-1).numpy()
-        location, scale = (torch.empty(self.members, rows, self.targets) for _ in range(2))
-        found = location.numpy(), scale.numpy()
+        x, e = (given.to("cpu", torch.float32).numpy() for given in (inputs, latent))
 
-        def run(begin: int) -> None:
-            of_member = {f"x{m}": x[m, begin : begin + self.block] for m in range(self.members)}
-            for whole, part in zip(found, self._session.run(None, of_member), strict=True):
-                whole[:, begin : begin + self.block] = part.reshape(self.members, -1, self.targets)
+        def run(begin: int) -> list[Tensor]:
+            block = slice(begin, begin + self.block)
+            given = dict(zip(self._names, [*x[:, block], *e[:, block]], strict=True))
+            found = self._session.run(None, given)
+            return [torch.from_numpy(part).view(self.members, -1, self.targets) for part in found]
 
         blocks, threads = range(0, rows, self.block), torch.get_num_threads()
         if threads == 1 or len(blocks) == 1:
-            list(map(run, blocks))
+            parts = list(map(run, blocks))
         else:  # by blocks, which wait for nothing, and not inside of each product
             with ThreadPoolExecutor(min(threads, len(blocks))) as pool:
-                list(pool.map(run, blocks))
+                parts = list(pool.map(run, blocks))
+        location, scale = parts[0] if len(parts) == 1 else (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
         return location, scale
 
 
 @torch.no_grad()
 def agrees_with(networks: Pass, engine: OnnxEnsemble) -> bool:
-    """Whether the engine gives the networks' numbers on a few rows; if not, a warning, and it is not used again.
-
-    Args:
-        networks: the ensemble, by torch.
-        engine: its copy.
-    """
+    """Whether the engine gives the networks' numbers on a few rows; if not, a warning, and it is not used again."""
     x = torch.linspace(-2, 2, engine.members * 8 * (engine.inputs + engine.latents)).view(engine.members, 8, -1)
-    inputs, latent = engine.mean + x[..., : engine.inputs] / engine.reciprocal, x[..., engine.inputs :]
+    inputs, latent = engine.mean + x[..., : engine.inputs] * engine.scale, x[..., engine.inputs :]
     for found, expected in zip(engine(inputs, latent), networks(inputs, latent), strict=True):
         largest = float(expected.abs().nan_to_num(0.0, 0.0).max())
         if not torch.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE * largest, equal_nan=True):
@@ -137,12 +130,13 @@ def agrees_with(networks: Pass, engine: OnnxEnsemble) -> bool:
     return True
 
 
-def onnx_model(weights: Sequence[Tensor], biases: Sequence[Tensor], lowest: Tensor, highest: Tensor) -> bytes:
-    """The networks as a model in ONNX's format.
+def onnx_model(
+    weights: Sequence[Tensor], biases: Sequence[Tensor], mean: Tensor, scale: Tensor, lowest: Tensor, highest: Tensor
+) -> bytes:
+    """The networks as a model in ONNX's format; the arguments are those of :class:`OnnxEnsemble`.
 
-    Its inputs are one matrix ``x0``, ``x1``, ... for each member, normalised, with the latents behind: ``[R, n + d]``.
-    Its outputs are location and scale, each ``[M R, T]``. Products are apart by members because the engine packs only
-    weights that are matrices.
+    Its inputs are ``x0``, ``x1``, ... for each member, ``[R, n]``, and ``e0``, ... ``[R, d]``; its outputs location and
+    scale, each ``[M R, T]``. Products are apart by members because the engine packs only weights that are matrices.
     """
     from onnx import TensorProto, helper, numpy_helper
 
@@ -150,9 +144,13 @@ def onnx_model(weights: Sequence[Tensor], biases: Sequence[Tensor], lowest: Tens
     # The variance within PETS's bounds is 1 / (exp(-v) + exp(-highest)) + exp(lowest); the last layer gives -v.
     sign = torch.cat([torch.ones(targets), -torch.ones(targets)])
     weights, biases = ([*layers[:-1], layers[-1] * sign] for layers in (weights, biases))
-    constants = {"highest": (-highest).exp(), "lowest": lowest.exp()}
-    for member in range(len(weights[0])):
-        x = f"x{member}"
+    members, width, latents = *weights[0].shape[:2], weights[0].shape[1] - len(mean)
+    mean, scale = torch.cat([mean, torch.zeros(latents)]), torch.cat([scale, torch.ones(latents)])
+    weights[0] = weights[0] / scale[:, None]
+    constants = {"highest": (-highest).exp(), "lowest": lowest.exp(), "mean": mean}
+    for member in range(members):
+        nodes.append(helper.make_node("Concat", [f"x{member}", f"e{member}"], [f"given{member}"], axis=1))
+        nodes.append(helper.make_node("Sub", [f"given{member}", "mean"], [x := f"centred{member}"]))
         for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             name = f"{member}_{layer}"
             constants |= {f"weight{name}": weight[member], f"bias{name}": bias[member, 0]}
@@ -175,7 +173,8 @@ def onnx_model(weights: Sequence[Tensor], biases: Sequence[Tensor], lowest: Tens
     graph = helper.make_graph(
         nodes,
         "ensemble",
-        [declared(f"x{member}", shape=["rows", weights[0].shape[1]]) for member in range(len(weights[0]))],
+        [declared(f"x{member}", shape=["rows", width - latents]) for member in range(members)]
+        + [declared(f"e{member}", shape=["rows", latents]) for member in range(members)],
         [declared(name, shape=["all_rows", targets]) for name in ("location", "scale")],
         [numpy_helper.from_array(value.detach().numpy(), name) for name, value in constants.items()],
     )
