@@ -94,7 +94,7 @@ class OpenVinoEnsemble(OnnxEnsemble):
 
     def run(self, _: None, inputs: dict[str, Any]) -> Sequence[Any]:
         """As a session of ONNX Runtime does."""
-        found = self._request.infer(inputs, share_inputs=True, share_outputs=True)
+        found = self._request.infer(inputs, share_inputs=True)
         return [found[0], found[1]]
 
 

@@ -16,6 +16,8 @@ from pyro_dynamics.runners.main import main
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [Case("small", (16,), 20, False, 1), Case("small, drawn", (16,), 20, True, 1)]
     monkeypatch.setattr(engines, "CASES", cases)
+    for form in (engines.OnnxEnsemble, engines.OpenVinoEnsemble):
+        monkeypatch.setattr(form, "block", 8)  # of which the last is not full
 
 
 def test_rows_name_their_machine_and_the_table_is_made_again(
