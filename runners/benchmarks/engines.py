@@ -281,10 +281,10 @@ def decision(rows: Sequence[dict[str, Any]], precision: str) -> str:
         return f"{precision}: not faster here than float32, and left out"
     ours = any(row["way"] == OURS for row in of_precision)
     engines = {row["way"] for row in of_precision} - {TORCH, OURS}
-    reference = {row["case"]: row["cpu_s"] for row in of_precision if row["way"] == TORCH}
+    reference = {row["case"]: row["times_torch"] for row in of_precision if row["way"] == TORCH}
     ratios = {
         way: [
-            row["times_c"] if ours else row["cpu_s"] / reference[row["case"]]
+            row["times_c"] if ours else row["times_torch"] / reference[row["case"]]
             for row in of_precision
             if row["way"] == way
         ]

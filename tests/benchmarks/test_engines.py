@@ -39,8 +39,10 @@ def test_rows_name_their_machine_and_the_table_is_made_again(
     assert "By the rule here:" in first
 
 
-def row(way: str, case: str, cpu_s: float, times_c: float | None = None, precision: str = "float32") -> dict[str, Any]:
-    return {"way": way, "case": case, "cpu_s": cpu_s, "times_c": times_c, "precision": precision}
+def row(
+    way: str, case: str, times_torch: float, times_c: float | None = None, precision: str = "float32"
+) -> dict[str, Any]:
+    return {"way": way, "case": case, "times_torch": times_torch, "times_c": times_c, "precision": precision}
 
 
 @pytest.mark.parametrize(
