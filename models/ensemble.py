@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pyro_dynamics.errors import UserError, require_not_negative, require_positive
-from pyro_dynamics.models.fused import FusedEnsemble, can_fuse
+from pyro_dynamics.models.fused import FusedEnsemble
+from pyro_dynamics.models.planning_engine import OnnxEnsemble, agrees_with, planning_form
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Ensemble(nn.Module):
         self.members = config.members
         self.planning_dtype = torch.float32
         self.accelerator: torch.device | None = None
-        self._fused: FusedEnsemble | None = None
+        self._copied: FusedEnsemble | OnnxEnsemble | None = None
         sizes = [input_dim + latent_dim, *config.hidden, 2 * output_dim]
         self.weights = nn.ParameterList(
             nn.init.trunc_normal_(torch.empty(config.members, n_in, n_out), std=scale, a=-2 * scale, b=2 * scale)
@@ -107,14 +108,14 @@ class Ensemble(nn.Module):
         """The networks as they are now, for the many rows of a plan.
 
         It takes and gives what :meth:`forward` does with ``[M, B, ...]``, in :attr:`planning_dtype` and without
-        gradients: in one pass where the processor can (:mod:`pyro_dynamics.models.fused`), else layer by layer.
-        Networks of a subclass, which may be others, or in another precision are used as they are.
+        gradients: in the form that is fast on this processor (:mod:`pyro_dynamics.models.planning_engine`), else
+        layer by layer. Networks of a subclass, which may be others, or in another precision are used as they are.
         """
         if type(self) is not Ensemble or self.input_mean.dtype != torch.float32:
             return self
-        if self.input_mean.device.type == "cpu" and can_fuse(self.planning_dtype):
-            return self._fused_weights()
-        return self.in_bfloat16 if self.planning_dtype == torch.bfloat16 else self
+        form = planning_form(self.planning_dtype) if self.input_mean.device.type == "cpu" else None
+        copied = self._copied_weights(form) if form is not None else None
+        return copied or (self.in_bfloat16 if self.planning_dtype == torch.bfloat16 else self)
 
     @torch.no_grad()
     def in_bfloat16(self, inputs: Tensor, latent: Tensor) -> tuple[Tensor, Tensor]:
@@ -198,17 +199,21 @@ class Ensemble(nn.Module):
                 torch.add(torch.mm(h, weights[-1]), biases[-1], out=result)
         return out
 
-    def _fused_weights(self) -> FusedEnsemble:
-        """The weights in the order of the fused pass, copied anew when one has changed."""
+    def _copied_weights(self, form: type[FusedEnsemble | OnnxEnsemble]) -> FusedEnsemble | OnnxEnsemble | None:
+        """The weights in the form of a plan, copied anew when one has changed; None if its numbers are not torch's."""
         # They are compared because torch does not count all changes: not those of its fused Adam.
         weights, biases, dtype = list(self.weights), list(self.biases), self.planning_dtype
         # The log-variance goes up by as much as its bounds and its last bias do together.
         shift = 2 * self.noise_factor.log()
         biases[-1] = biases[-1] + torch.cat([torch.zeros_like(shift), shift])
         rest = (self.input_mean, self.input_scale, self.min_log_variance + shift, self.max_log_variance + shift)
-        if self._fused is None or not self._fused.is_of(dtype, [*weights, *biases, *rest]):
-            self._fused = FusedEnsemble(dtype, weights, biases, *rest)
-        return self._fused
+        copied = self._copied
+        if type(copied) is not form or not copied.is_of(dtype, [*weights, *biases, *rest]):
+            copied = form(dtype, weights, biases, *rest)
+            if isinstance(copied, OnnxEnsemble) and not agrees_with(self, copied):
+                return None
+            self._copied = copied
+        return copied
 
     @torch.no_grad()
     def fit_normaliser(self, inputs: Tensor) -> None:

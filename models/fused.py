@@ -168,7 +168,7 @@ def _library(dtype: torch.dtype) -> Any:
     try:
         with tempfile.TemporaryDirectory() as folder:
             file, source = Path(folder) / "fused.so", Path(__file__).with_name("fused.c")
-            command = [*_compiler(), "-O3", *flags, "-shared", "-fPIC", str(source), "-o", str(file)]
+            command = [*c_compiler(), "-O3", *flags, "-shared", "-fPIC", str(source), "-o", str(file)]
             ran = subprocess.run(command, capture_output=True, text=True, errors="replace")
             if ran.returncode:
                 lines = [line for line in ran.stderr.splitlines() if "error" in line]
@@ -183,7 +183,7 @@ def _library(dtype: torch.dtype) -> Any:
     return library
 
 
-def _compiler() -> list[str]:
+def c_compiler() -> list[str]:
     """The C compiler, by the variable CC or by its usual names."""
     for command in (shlex.split(os.environ.get("CC", "")), ["cc"], ["gcc"], ["clang"]):
         if command and shutil.which(command[0]):

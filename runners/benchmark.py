@@ -14,6 +14,7 @@ from pyro_dynamics.runners.main import run_as_module
 
 BENCHMARKS = {
     "speed": "times of plans, updates and training, and mbrl-lib's where it is installed (the default)",
+    "engines": "the networks of a plan by torch, our C, ONNX Runtime and OpenVINO, and which is chosen here",
     "scaling": "how the cost of a plan grows with each of its sizes",
     "planners": "returns of every planner with one trained model",
     "belief": "what beliefs are worth on unseen contexts and after changes",

@@ -18,6 +18,7 @@ SOURCES = sorted(
 )
 
 C_SOURCES = [f"models/{name}" for name in ("fused.c", "fused_noise.h", "fused_float32.h", "fused_bfloat16.h")]
+C_SOURCES += ["benchmarks/avx2_only.c"]
 
 FLOORS = [
     {

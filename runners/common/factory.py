@@ -26,7 +26,7 @@ from pyro_dynamics.inference.last_layer import LastLayerBelief
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.last_layer_agent import LastLayerAgent
 from pyro_dynamics.models import Ensemble, HierarchicalModel, LastLayerEnsemble
-from pyro_dynamics.models.fused import can_fuse
+from pyro_dynamics.models.planning_engine import describe_form
 from pyro_dynamics.registry import make_part
 from pyro_dynamics.rollouts.environment_record import EnvironmentRecord
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, from_json, in_real_time
@@ -255,8 +255,7 @@ def describe_planning(precision: Precision, device: Device = "cpu") -> str:
     """One line for people: in which precision the networks plan, why, and whether in one pass or layer by layer."""
     if device == "cuda":
         return f"{describe_precision(precision, device)}; on {torch.cuda.get_device_name()}"
-    fused = can_fuse(planning_dtype(precision))
-    return f"{describe_precision(precision)}; {'all layers in one pass' if fused else 'layer by layer'}"
+    return f"{describe_precision(precision)}; {describe_form(planning_dtype(precision))}"
 
 
 def nearest(family: Family, context: Context | None) -> int:

@@ -98,7 +98,7 @@ def test_rows_in_blocks_give_the_same_numbers(hidden: tuple[int, ...], monkeypat
 
 def test_bfloat16_rounds_the_layers_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyro_dynamics.models.ensemble.ROWS_IN_CACHE", 4)
-    monkeypatch.setattr("pyro_dynamics.models.ensemble.can_fuse", lambda dtype: False)
+    monkeypatch.setattr("pyro_dynamics.models.planning_engine.can_fuse", lambda dtype: False)
     net = ensemble()
     net.planning_dtype = torch.bfloat16
     inputs, latent = torch.randn(3, 9, 4), torch.randn(3, 9, 2)

@@ -1,4 +1,4 @@
-"""The fused forward pass beside the networks themselves. What the processor here cannot do is skipped."""
+"""The forms of a plan, our C and ONNX Runtime, beside the networks themselves. What cannot run here is skipped."""
 
 import copy
 import math
@@ -11,15 +11,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyro_dynamics.models import Ensemble, EnsembleConfig, fused
+from pyro_dynamics.models import Ensemble, EnsembleConfig, fused, planning_engine
 
 DTYPES = [torch.float32, torch.bfloat16]
 ACCURACY = {torch.float32: 1e-5, torch.bfloat16: 0.02}
 """Beside the networks themselves."""
 
 
-@pytest.fixture(params=DTYPES, ids=["float32", "bfloat16"])
-def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+@pytest.fixture(params=[*DTYPES, "onnx"], ids=["float32", "bfloat16", "onnx"])
+def dtype(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.dtype:
+    """The precision of a form that runs here: by our C, or by ONNX Runtime as where none of the C runs."""
+    if request.param == "onnx":
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
+        monkeypatch.setattr(planning_engine, "can_fuse", lambda dtype: False)
+        assert planning_engine.planning_form(torch.float32) is planning_engine.OnnxEnsemble
+        return torch.float32
     if not fused.can_fuse(request.param):
         pytest.skip("this processor cannot, or there is no C compiler")
     return request.param
@@ -82,10 +89,12 @@ def test_activation_keeps_its_tails(dtype: torch.dtype) -> None:
     net.weights[1].copy_(torch.tensor([1.0, 0.0]))
     far = torch.tensor([-3e38, -1e36, -1e30, 1e30])
     x = torch.cat([torch.linspace(-300, 300, 1201), far]).bfloat16().float()[None, :, None]
-    found, _ = net.for_planning()(x, x[..., :0])
+    form = net.for_planning()
+    found, _ = form(x, x[..., :0])
     exact = torch.nn.functional.silu(x.double())
     precision = 3e-7 if dtype == torch.float32 else 2.0**-8
-    assert ((found - exact).abs() <= precision * exact.abs() + 1e-30).all()
+    least = 1e-6 if isinstance(form, planning_engine.OnnxEnsemble) else 1e-30  # its sigmoid is 0 below -18
+    assert ((found - exact).abs() <= precision * exact.abs() + least).all()
 
 
 @torch.no_grad()
