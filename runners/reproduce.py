@@ -13,8 +13,7 @@ from pyro_dynamics.environments.checked_env import limit_steps, require_step_lim
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.io.lock import Busy, lock_folder
 from pyro_dynamics.processor import set_threads
-from pyro_dynamics.reproduction.results import Measurement, Results
-from pyro_dynamics.reproduction.score_rows import RANDOM, TRUE_DYNAMICS
+from pyro_dynamics.reproduction.results import RANDOM, TRUE_DYNAMICS, Measurement, Results
 from pyro_dynamics.reproduction.sensitivity import influence_of
 from pyro_dynamics.rollouts.evaluation import BeliefAblation, evaluate, random_returns, reset_seeds
 from pyro_dynamics.rollouts.simulator_episode import Search, episode, episode_returns

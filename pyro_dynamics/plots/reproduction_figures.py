@@ -17,9 +17,9 @@ from xarray import DataArray
 
 from pyro_dynamics.plots.style import STYLE, Png, png
 from pyro_dynamics.reproduction.aggregate import band
+from pyro_dynamics.reproduction.results import TRUE_DYNAMICS
 from pyro_dynamics.reproduction.score_rows import (
     AGENTS,
-    TRUE_DYNAMICS,
     Row,
     Scores,
     all_checkpoints,

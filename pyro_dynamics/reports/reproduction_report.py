@@ -9,7 +9,8 @@ from pyro_dynamics.reports.report import Figure, Report, Section, Table
 from pyro_dynamics.reproduction import aggregate
 from pyro_dynamics.reproduction.claims import MIN_SEEDS, Claim, claims, margin_outside, rank_correlation
 from pyro_dynamics.reproduction.latent_rows import LatentRows
-from pyro_dynamics.reproduction.score_rows import LAST, TRUE_DYNAMICS, Row, Scores, by_seed, seed_gains, strata
+from pyro_dynamics.reproduction.results import TRUE_DYNAMICS
+from pyro_dynamics.reproduction.score_rows import LAST, Row, Scores, by_seed, seed_gains, strata
 
 RULE = (
     "In square brackets are 95 % intervals of the mean from 500 bootstraps over seeds, as in the paper. A claim holds "

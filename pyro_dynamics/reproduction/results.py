@@ -47,6 +47,10 @@ class Influence(TypedDict):
     horizons: list[Horizon]
 
 
+RANDOM = "random"
+"""The agent that acts at random."""
+TRUE_DYNAMICS = "true-dynamics"
+"""The same planner on the simulator under the true context. It learns nothing, and stands beside every checkpoint."""
 OWN = ("reproduction.json", "runs", "measurements", "influence", LOCK)
 """What another process may make first."""
 

@@ -12,16 +12,13 @@ from xarray import DataArray, concat
 
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.reproduction.results import RANDOM, TRUE_DYNAMICS
 
 Row = Mapping[str, Any]
 
 PAPER_AGENTS = ("latent", "generalist", "specialist")
-TRUE_DYNAMICS = "true-dynamics"
-"""The same planner on the simulator under the true context. It learns nothing, and stands beside every checkpoint."""
 AGENTS = (*PAPER_AGENTS, "oracle", "oracle-reset", "prior-only", "shuffled", "encoder", TRUE_DYNAMICS)
 """In the order of tables and figures; others come after."""
-RANDOM = "random"
-"""The agent that acts at random."""
 LAST = 5
 """Rounds at the end of training whose mean is the final return."""
 KEYS = ("family", "preset", "agent", "seed", "split", "checkpoint", "context", "episode", "return")

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
-import mujoco
 import numpy as np
 import torch
 from gymnasium.vector import SyncVectorEnv
@@ -101,7 +100,8 @@ def mujoco_paths(inner: Any, actions: np.ndarray, threads: int = 1) -> np.ndarra
     Returns:
         ``[C, H + 1, S]``, the first of which is where it stands.
     """
-    from mujoco import rollout  # here, as few need it
+    import mujoco  # here, as few need it
+    from mujoco import rollout
 
     model, data, count = inner.model, inner.data, len(actions)
     kind = mujoco.mjtState.mjSTATE_FULLPHYSICS

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -7,7 +8,7 @@ from gymnasium.envs.classic_control import AcrobotEnv
 
 import pyro_dynamics
 from pyro_dynamics import Family
-from pyro_dynamics.environments import Context, extrapolated, grid, interpolated, latin, sample
+from pyro_dynamics.environments import FAMILIES, Context, extrapolated, grid, interpolated, latin, sample
 from pyro_dynamics.environments.contexts import same_context, sizes_of, split_context
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import BoxTask
@@ -158,6 +159,13 @@ def test_a_context_of_any_kind_of_object(family: str, given: Any, context: Conte
 def test_what_is_no_context_is_refused(family: str, given: Any, words: str) -> None:
     with pytest.raises(UserError, match=words):
         pyro_dynamics.make(family, given, max_steps=2)
+
+
+@pytest.fixture(autouse=True)
+def _own_family_goes_again() -> Iterator[None]:
+    """What ``make`` registers is not there for the tests of other files."""
+    yield
+    FAMILIES.pop("named", None)
 
 
 class Named(AcrobotEnv):

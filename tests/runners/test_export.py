@@ -18,7 +18,7 @@ from gymnasium.spaces import Box
 from logged_pendulums import SMALL, pendulum_log, saved
 from minari.data_collector import EpisodeBuffer
 
-from pyro_dynamics.datasets.minari_data import most_bytes, write_minari
+from pyro_dynamics.datasets.minari_data import HIDDEN_LOCK, most_bytes, write_minari
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners.main import main
@@ -183,7 +183,7 @@ def test_room_is_asked_for_that_is_enough_and_not_far_too_much(
     place = write_minari(str(tmp_path / "data-v0"), [one] * episodes, *boxes, None, "zeros")
     taken = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
     assert taken < most_bytes([one] * episodes) < 2 * taken + 2**19
-    assert list(tmp_path.iterdir()) == [place]  # and nothing that was begun
+    assert set(tmp_path.iterdir()) == {place, tmp_path / HIDDEN_LOCK}  # and nothing that was begun
 
 
 def test_without_minari_a_line_says_what_to_install(

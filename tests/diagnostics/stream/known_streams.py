@@ -135,7 +135,7 @@ def agent_of(belief: str, still: bool) -> Agent:
         HierarchicalModel(likelihood, 1, 2),
         FullRankGuide(1, 2).for_environments(1),
         Linear(),
-        (torch.tensor([-1.0]), torch.tensor([1.0])),
+        (torch.tensor([-1000.0]), torch.tensor([1000.0])),  # nobody plans, and actions are as wide as states
         OfflineConfig(),
         MPCConfig(particles=2),
         lambda model, guide: BELIEFS[belief](model, guide, rule),
