@@ -41,10 +41,13 @@ def middle(contexts: Sequence[Context]) -> Context:
 
 
 def farthest(context: Context, contexts: Sequence[Context]) -> Context:
-    """The context that is farthest from one, each parameter measured in its range; of names the next one."""
+    """The context that is farthest from one, each parameter measured in its range; of names the next one.
+
+    Of a name that is not among them it is the last, as the first is mostly the nominal one (the healthy body).
+    """
     if isinstance(context, str):
         others = [other for other in contexts if other != context]
-        return others[0] if context not in contexts else others[contexts.index(context) % len(others)]
+        return others[-1] if context not in contexts else others[contexts.index(context) % len(others)]
     return contexts[int(_distances(contexts, columns([context])[0]).argmax())]
 
 

@@ -144,4 +144,4 @@ def test_a_wrong_context_is_the_farthest_that_was_trained_on() -> None:
     assert farthest(9.0, (-10.0, 0.0, 10.0)) == -10.0
     assert farthest((1.25, 200.0), ((1.0, 100.0), (0.5, 200.0), (1.0, 200.0))) == (0.5, 200.0)
     assert farthest("b", ("a", "b", "c")) == "c"
-    assert farthest("z", ("a", "b")) == "a"
+    assert farthest("z", ("a", "b")) == "b"
