@@ -31,6 +31,7 @@ def test_the_tables_of_a_page_are_those_of_its_rows(page: Path) -> None:
 def test_every_subject_has_a_page_with_rows() -> None:
     subjects = {
         "reproduction",
+        "ceiling",
         "cadm",
         "neural-fly",
         "belief",
