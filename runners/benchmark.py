@@ -1,6 +1,7 @@
 """pyro-dynamics benchmark: measure and record rows, or print their tables again."""
 
 import importlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from pyro_dynamics.benchmarks.recording import Recording, read_recordings, save_
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, write_bytes
 from pyro_dynamics.processor import set_threads
+from pyro_dynamics.runners.benchmarks.imitation import imitate
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
 
@@ -46,6 +48,10 @@ def main(arguments: Sequence[str]) -> None:
     flags = read_flags(module.Flags, f"benchmark {name}", rest)
     if hasattr(module, "main"):
         module.main(flags)
+        return
+    if getattr(flags, "avx2", False) and flags.report is None:
+        if code := imitate([name, *rest]):
+            sys.exit(code)
         return
     if flags.report is not None:
         found = recordings_of(name, module, flags.report)

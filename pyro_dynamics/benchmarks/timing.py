@@ -1,9 +1,11 @@
 """Timings of planning, updating and training: the same work as the peer's, and its scaling."""
 
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -26,15 +28,17 @@ class Cost:
     wall: float
 
 
-def measure(call: Callable[[], Any], calls: int) -> Cost:
-    """The cost of a call, over so many of them after a first one that prepares (memory, compilation)."""
+def measure(call: Callable[[], Any], calls: int, prepare: bool = True) -> Cost:
+    """The cost of a call, over so many of them; by default after a first one that prepares (memory, compilation)."""
     cpu, wall = [], []
-    for _ in range(1 + calls):
+    if prepare:
+        call()
+    for _ in range(calls):
         before = time.process_time(), time.perf_counter()
         call()
         cpu.append(time.process_time() - before[0])
         wall.append(time.perf_counter() - before[1])
-    return Cost(statistics.median(cpu[1:]), statistics.median(wall[1:]))
+    return Cost(statistics.median(cpu), statistics.median(wall))
 
 
 class Work:
@@ -63,11 +67,11 @@ class Work:
         self.plan()
         self.update()
 
-    def train_epoch(self) -> None:
-        """One pass over :data:`TRANSITIONS` transitions; the agent must be configured for one epoch a training."""
-        state, action, next_state = self._transitions(TRANSITIONS)
-        environment = torch.arange(TRANSITIONS) % self.agent.environments
-        reward, step = torch.zeros(TRANSITIONS), torch.arange(TRANSITIONS)
+    def train_epoch(self, transitions: int = TRANSITIONS) -> None:
+        """One pass over so many transitions; the agent must be configured for one epoch a training."""
+        state, action, next_state = self._transitions(transitions)
+        environment = torch.arange(transitions) % self.agent.environments
+        reward, step = torch.zeros(transitions), torch.arange(transitions)
         self.agent.train(Transitions(state, action, next_state, reward, environment, step), self.draws)
 
     def _transitions(self, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -142,18 +146,29 @@ SCALES: dict[str, tuple[int, ...]] = {
     "particles": (5, 10, 20, 40, 80),
     "horizon": (4, 8, 15, 30, 60),
     "environments": (1, 2, 4, 8, 16, 32),
+    "state": (17, 50, 100),
+    "transitions": (10_000, 100_000, 1_000_000),
 }
-"""Where the plan's cost is measured, one at a time."""
+"""Where the cost of a plan is measured, and of a training epoch by the number of transitions; one size at a time."""
 
 
-def scaling(build: Callable[[str, int], Agent], calls: int) -> Iterator[tuple[str, int, Cost]]:
-    """The cost of a plan as one of its sizes grows.
+def scaling(build: Callable[[str, int], Agent], calls: int) -> Iterator[tuple[str, int, Cost, int]]:
+    """The cost of a plan as one of its sizes grows, or of a training epoch as its transitions do.
 
     Args:
         build: an agent with the named size changed.
-        calls: how many to take the median of.
+        calls: how many plans to take the median of; of training epochs one is measured.
+
+    Yields:
+        The size's name, its value, the cost, and the memory that the process has needed so far, in bytes.
     """
     for name, sizes in SCALES.items():
         for size in sizes:
             work = Work(build(name, size))
-            yield name, size, measure(work.plan, calls)
+            if name == "transitions":
+                work.train_epoch(100)  # which compiles
+                cost = measure(partial(work.train_epoch, size), 1, prepare=False)
+            else:
+                cost = measure(work.plan, calls)
+            # In kilobytes on Linux; it never falls, which is why the largest work comes last.
+            yield name, size, cost, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -35,8 +35,9 @@ def provenance() -> dict[str, Any]:
 
     Returns:
         ``commit`` (None outside of a checkout) and whether its code was ``modified``, ``version``, ``date`` (UTC),
-        ``processor`` and its ``instructions``, ``cores``, ``load`` (processes that wanted a core in the last minute,
-        None where the system does not say), ``torch`` and its ``threads``.
+        ``processor`` and its ``instructions``, ``instructions_used`` (by torch's own code), ``cores``, ``load``
+        (processes that wanted a core in the last minute, None where the system does not say), ``torch`` and its
+        ``threads``.
     """
     commit = _git("rev-parse", "HEAD") if _is_tracked() else None
     model, instructions = _processor()
@@ -47,6 +48,7 @@ def provenance() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "processor": model,
         "instructions": instructions,
+        "instructions_used": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
         "torch": torch.__version__,
@@ -75,12 +77,18 @@ def describe_provenance(values: Mapping[str, Any]) -> str:
     return ", ".join(parts) + "."
 
 
+def is_masked(values: Mapping[str, Any]) -> bool:
+    """Whether a processor with AVX-512 was taken for one without, as ``benchmark --avx2`` does."""
+    return values.get("instructions_used") == "AVX2" and "AVX-512" in values["instructions"]
+
+
 def _machine(values: Mapping[str, Any]) -> str:
     if not values.get("processor"):
         return "processor not recorded"
     found = [values["processor"]]
     if values.get("instructions"):
-        found.append(f"with {', '.join(values['instructions'])}")
+        masked = ", of which AVX2 was used" if is_masked(values) else ""
+        found.append(f"with {', '.join(values['instructions'])}{masked}")
     if values.get("cores"):
         load = "" if values.get("load") is None else f" under a load of {values['load']}"
         found.append(f"({values['cores']} cores{load})")

@@ -8,23 +8,39 @@ from matplotlib.figure import Figure
 
 from pyro_dynamics.plots.style import STYLE, Png, png
 
+LABELS = {
+    "environments": "environments K",
+    "state": "entries of the state",
+    "transitions": "transitions of a training epoch",
+}
+
 
 def draw_scaling(costs: Mapping[str, Sequence[tuple[int, Any]]]) -> Png:
     """CPU time against each size, with the line of proportion through the largest; as a PNG.
 
     Args:
-        costs: for each size's name its values, each with an object that has ``cpu`` in seconds.
+        costs: for each size's name its values, each with an object that has ``cpu`` in seconds. All are of plans, which
+            share an axis, but for ``transitions``.
     """
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(11, 3.2), layout="constrained")
-        panels = figure.subplots(1, len(costs), sharey=True)
-        for panel, (name, measured) in zip(panels, costs.items(), strict=True):
+        columns = min(3, len(costs))
+        rows = -(-len(costs) // columns)
+        figure = Figure(figsize=(9.5, 3 * rows), layout="constrained")
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for panel, (name, measured) in zip(panels, costs.items(), strict=False):
             sizes = [size for size, _ in measured]
-            seconds = [1000 * cost.cpu for _, cost in measured]
+            seconds = [cost.cpu for _, cost in measured]
             panel.loglog(sizes, seconds, "o-", label="measured")
             panel.loglog(sizes, [seconds[-1] * size / sizes[-1] for size in sizes], "--", color="0.6", label="linear")
-            panel.set(xlabel="environments K" if name == "environments" else name, xticks=sizes, xticklabels=sizes)
+            panel.set(xlabel=LABELS.get(name, name), xticks=sizes, xticklabels=[f"{size:,}" for size in sizes])
             panel.minorticks_off()
-        panels[0].set(ylabel="CPU time of a plan (ms)")
+            if name != "transitions":
+                panel.sharey(panels[0])
+        for panel in panels[len(costs) :]:
+            panel.remove()
+        for row in range(rows):
+            panels[row * columns].set(ylabel="CPU time of a plan (s)")
+        if "transitions" in costs:
+            panels[list(costs).index("transitions")].set(ylabel="CPU time of the epoch (s)")
         panels[0].legend()
         return png(figure)

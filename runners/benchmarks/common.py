@@ -22,6 +22,8 @@ class RecordFlags(ReportFlags):
     """Record the rows, with commit, date and processor: a JSON file, or a folder that gets NAME.json."""
     threads: int = 1
     """CPU threads."""
+    avx2: bool = False
+    """Imitate a processor without AVX-512 and AMX: CPUID is answered so, in a process of its own (Linux, x86-64)."""
 
 
 def require_run(run: Path | None, name: str) -> Path:

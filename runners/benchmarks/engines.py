@@ -1,13 +1,10 @@
 """pyro-dynamics benchmark engines: the networks of a plan by torch, by our C and by engines, and what that decides."""
 
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from os import environ
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,14 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyro_dynamics import benchmarks
-from pyro_dynamics.benchmarks.recording import Recording, read_recordings
+from pyro_dynamics.benchmarks.recording import Recording
 from pyro_dynamics.control.precision import matrix_product_rate
-from pyro_dynamics.errors import UserError, last_line, require_positive
-from pyro_dynamics.io.provenance import provenance
+from pyro_dynamics.errors import require_positive
+from pyro_dynamics.io.provenance import is_masked, provenance
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.models import Ensemble, EnsembleConfig
-from pyro_dynamics.models.fused import FusedEnsemble, c_compiler, can_fuse
+from pyro_dynamics.models.fused import FusedEnsemble, can_fuse
 from pyro_dynamics.models.planning_engine import OnnxEnsemble, Pass
 from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.runners.benchmarks.common import RecordFlags
@@ -63,8 +59,6 @@ class EnginesFlags(RecordFlags):
 
     turns: int = 15
     """How often each way comes in turn; a row is the median of its best CPU times, its ratios those within a turn."""
-    avx2: bool = False
-    """Imitate a processor without AVX-512 and AMX: CPUID is answered so, in a process of its own (Linux, x86-64)."""
 
     def __post_init__(self) -> None:
         require_positive(self, "turns")
@@ -106,13 +100,11 @@ class OpenVinoBfloat16(OpenVinoEnsemble):
 
 def measure_rows(flags: EnginesFlags) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Settings and rows."""
-    if flags.avx2:
-        return imitated(flags)
     rows = []
     for case in progress_bar(CASES, total=len(CASES), unit="case"):
         rows += timed(case, flags.turns)
     rate = matrix_product_rate(torch.float32, seconds=0.2)
-    return {"turns": flags.turns, "imitated": False, "float32_products": rate}, rows
+    return {"turns": flags.turns, "imitated": is_masked(provenance()), "float32_products": rate}, rows
 
 
 def timed(case: Case, turns: int) -> list[dict[str, Any]]:
@@ -173,8 +165,7 @@ def ways(net: Ensemble) -> dict[tuple[str, str], Pass]:
     if pays:
         found[TORCH, "bfloat16"] = net.in_bfloat16
     for dtype, precision in PRECISIONS.items():
-        # Where CPUID is masked, as --avx2 does, the C could still run, and is left out.
-        if torch.backends.cpu.get_cpu_capability() == "AVX512" and can_fuse(dtype):
+        if can_fuse(dtype):
             found[OURS, precision] = FusedEnsemble(dtype, *arguments)
     # ONNX Runtime has no products in bfloat16 for processors.
     engines = {("ONNX Runtime", "float32"): OnnxEnsemble, ("OpenVINO", "float32"): OpenVinoEnsemble}
@@ -213,36 +204,6 @@ def version_of(way: str) -> str | None:
         return version("torch" if way == OURS else way.lower().replace(" ", ""))
     except PackageNotFoundError:
         return None
-
-
-def imitated(flags: EnginesFlags) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The same by a process whose libraries take the processor for one without AVX-512 and AMX."""
-    with tempfile.TemporaryDirectory() as folder:
-        library, rows = Path(folder) / "avx2_only.so", Path(folder) / "rows.json"
-        source = Path(benchmarks.__file__).with_name("avx2_only.c")
-        start([*compiler(), "-O1", "-shared", "-fPIC", str(source), "-o", str(library)])
-        command = [sys.executable, "-m", "pyro_dynamics.runners.main", "benchmark", "engines"]
-        command += ["--turns", str(flags.turns), "--threads", str(flags.threads), "--out", str(rows)]
-        start(command, LD_PRELOAD=str(library))
-        (recording,) = read_recordings(rows, "engines")
-    if any(row["instructions_used"] != "AVX2" for row in recording.rows):
-        raise UserError("this system does not let CPUID be masked (arch_prctl): --avx2 cannot imitate a processor here")
-    return {**recording.settings, "imitated": True}, recording.rows
-
-
-def compiler() -> list[str]:
-    """The C compiler; raises :class:`UserError` if there is none."""
-    try:
-        return c_compiler()
-    except OSError as fault:
-        raise UserError(f"--avx2 needs one, and {fault}") from None
-
-
-def start(command: Sequence[str], **variables: str) -> None:
-    """Run it; raises :class:`UserError` with its last line if it fails."""
-    ran = subprocess.run(command, capture_output=True, text=True, env={**environ, **variables})
-    if ran.returncode:
-        raise UserError(f"{Path(command[0]).name} fails: {last_line(ran.stderr)}")
 
 
 def table(recording: Recording) -> str:

@@ -18,7 +18,7 @@ from pyro_dynamics.benchmarks import timing as benchmark
 from pyro_dynamics.benchmarks.recording import Recording
 from pyro_dynamics.benchmarks.timing import Cost, Work, measure
 from pyro_dynamics.control.precision import Device, Precision
-from pyro_dynamics.environments import find_family
+from pyro_dynamics.environments import Family, find_family
 from pyro_dynamics.errors import UserError, last_line, require_positive
 from pyro_dynamics.inference import OfflineConfig, RecursiveConfig, SVIUpdateConfig
 from pyro_dynamics.io.tables import markdown_table
@@ -157,9 +157,9 @@ def configuration(flags: SpeedFlags, preset: BenchmarkPreset) -> RunConfig:
     )
 
 
-def build_from(config: RunConfig, environments: int) -> Agent:
-    """An agent over a number of environments."""
-    family = find_family(FAMILY)
+def build_from(config: RunConfig, environments: int, family: Family | None = None) -> Agent:
+    """An agent over a number of environments, by default of the slopes."""
+    family = family or find_family(FAMILY)
     return build_agent(config, family, action_space(family, config.steps), environments)
 
 

@@ -67,6 +67,9 @@ def test_one_line_says_what_is_known() -> None:
         "Rows of commit 0123456, 2026-01-02, Some CPU with AVX2 (2 cores under a load of 0.5), 1 thread, torch 2.13.0."
     )
     assert describe_provenance(values) == line
+    masked = {**values, "instructions": ["AVX2", "AVX-512"], "instructions_used": "AVX2"}
+    assert "Some CPU with AVX2, AVX-512, of which AVX2 was used (2 cores" in describe_provenance(masked)
+    assert describe_provenance({**values, "instructions_used": "AVX2"}) == line
     assert describe_provenance({**values, "modified": True}).startswith("Rows of commit 0123456 with changes, ")
     old = {"recorded_in": "fedcba9876", "date": "2026-01-01"}
     assert describe_provenance(old) == "Rows recorded in commit fedcba9, 2026-01-01, processor not recorded."

@@ -93,7 +93,11 @@ def test_mistakes_get_one_line(arguments: list[str], words: str, capsys: pytest.
 
 
 def test_the_scaling_is_measured_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmark, "SCALES", {"candidates": (10, 20), "environments": (1, 2)})
+    monkeypatch.setattr(
+        benchmark,
+        "SCALES",
+        {"candidates": (10, 20), "environments": (1, 2), "state": (17, 20), "transitions": (300, 600)},
+    )
     figure, rows = tmp_path / "scaling.png", tmp_path / "scaling.json"
     assert main(["benchmark", "scaling", "--calls", "1", "--out", str(rows), "--figure", str(figure)]) == 0
     assert Image.open(figure).size[0] > 500
