@@ -14,7 +14,8 @@ def by_round(rows: Sequence[Row]) -> str:
 
     Args:
         rows: one for each run, with ``command`` (of its training), ``family``, ``metrics`` (lines of ``metrics.jsonl``)
-            and ``cpu_s``, the seconds of CPU time that the training took, None where it was not measured.
+            and ``cpu_s``, the seconds of CPU time that the training took, None where it was not measured; beside it
+            may be ``parts_cpu_s``, those of its parts by their words.
     """
     rounds = range(1 + max(line["round"] for row in rows for line in row["metrics"]))
     head = ["random", *(f"round {m}" for m in rounds[1:])]
@@ -41,11 +42,14 @@ def by_context(rows: Sequence[Row], since: int | None = None) -> str:
 
 
 def _table(head: list[str], rows: Sequence[Row], cells: Sequence[Sequence[Sequence[Row]]]) -> str:
-    """Each cell is the mean return of some lines of metrics; CPU times stand last, if there are any."""
+    """Each cell is the mean return of some lines of metrics; CPU times and shares stand last, if there are any."""
     timed = any(row["cpu_s"] is not None for row in rows)
+    parts = list(dict.fromkeys(words for row in rows for words in row.get("parts_cpu_s", ())))
     lines = []
     for row, found in zip(rows, cells, strict=True):
         returns = [f"{mean(line['return'] for line in some):.1f}" if some else "" for some in found]
         time = ["" if row["cpu_s"] is None else f"{row['cpu_s']:.0f}"] if timed else []
-        lines.append([f"`{row['command']}`", *returns, *time])
-    return markdown_table(["run", *head, *(["CPU s"] if timed else [])], lines, words=1)
+        spent = row.get("parts_cpu_s", {})
+        shares = [f"{spent[words] / row['cpu_s']:.0%}" if words in spent else "" for words in parts]
+        lines.append([f"`{row['command']}`", *returns, *time, *shares])
+    return markdown_table(["run", *head, *(["CPU s"] if timed else []), *parts], lines, words=1)

@@ -57,7 +57,8 @@ class OfflineConfig:
             spread; without, as in PETS, they are in the target's own units, which for small targets is far too much.
         compiled: take the gradients by one compiled graph: the same to float32 accuracy, and faster, after a first call
             of some ten seconds. For every guide but amortized ones, without kl_warm_up and free_nats, for a model with
-            no ``forward`` or ``prior`` of its own; needs a C++ compiler. Else it changes nothing.
+            no ``forward`` or ``prior`` of its own; needs a C++ compiler. Else it changes nothing. On in the presets for
+            long work, `cpu` and `realtime`.
         init_mean_std: against collapse: before the first training the guide's means are moved apart at random, by this
             standard deviation. Needs a Gaussian guide.
         batch_environments: each minibatch has rows of about so many environments, for a guide that computes q(e_k) from
@@ -127,8 +128,10 @@ class OfflineInference:
         self.optimiser = torch.optim.Adam([*groups, guide_group], fused=True)
         self._slower = 1.0
         self._set_rates(done=0.0)
-        can_be_compiled = config.compiled and not (config.kl_warm_up or config.free_nats)
-        self.compiled = CompiledGradients(model, guide, config.batch_size) if can_be_compiled else None
+        can_be_compiled = not (config.kl_warm_up or config.free_nats or guide.reads_transitions)
+        self.compiled = (
+            CompiledGradients(model, guide, config.batch_size) if config.compiled and can_be_compiled else None
+        )
         if config.init_mean_std and guide.infers:  # there is nothing to move for generalists, specialists and oracles
             check_movable(guide)
 

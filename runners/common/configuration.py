@@ -326,6 +326,8 @@ CHANGEPOINT_KALMAN = OnlineConfig(
 """What the presets but the paper's have: docs/results/belief.md."""
 
 
+SEARCH = ICEMConfig(candidates=56, elites=10, beta=0.0, std_carry=0.5)
+"""With common random numbers as good as CEM with ten times its evaluations: docs/results/planners.md."""
 POLISH = 4
 """Passes over all data that bring a Gaussian guide to the optimum of its family: two to three are taken."""
 
@@ -346,15 +348,17 @@ def _quick(large: bool) -> RunConfig:
             5e-3, 5e-3, batch_size=64, min_steps=1000, lr_decay=True, polish=POLISH, scale_noise=True
         ),
         online=replace(CHANGEPOINT_KALMAN, temperature=0.5),
-        controller=MPCConfig(horizon=25, particles=3),
-        planner_config=CEMConfig(candidates=100, elites=10, iterations=4),
+        controller=MPCConfig(horizon=25, particles=3, common_noise=True),
+        planner="icem",
+        planner_config=SEARCH,
     )
 
 
 def _cpu(large: bool) -> RunConfig:
     """Real learning on two cores: short episodes and a small planner."""
     if not large:
-        return replace(_quick(large), rounds=8)
+        quick = _quick(large)
+        return replace(quick, rounds=8, offline=replace(quick.offline, compiled=True))
     return RunConfig(
         guide="full-rank",
         guide_config=FullRankConfig(),
@@ -362,10 +366,11 @@ def _cpu(large: bool) -> RunConfig:
         steps=200,
         calibrate=True,
         ensemble=EnsembleConfig(hidden=(128, 128, 128), weight_decay=(2.5e-5, 5e-5, 7.5e-5, 1e-4)),
-        offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=2000, lr_decay=True, polish=POLISH),
+        offline=OfflineConfig(5e-3, 5e-3, batch_size=64, min_steps=2000, lr_decay=True, polish=POLISH, compiled=True),
         online=replace(CHANGEPOINT_KALMAN, belief_config=ChangepointConfig(most_nats=2.0)),
-        controller=MPCConfig(horizon=15, particles=5),
-        planner_config=CEMConfig(candidates=100, elites=10, iterations=3),
+        controller=MPCConfig(horizon=15, particles=5, common_noise=True),
+        planner="icem",
+        planner_config=SEARCH,
     )
 
 
@@ -380,7 +385,7 @@ def in_real_time(config: RunConfig) -> RunConfig:
         online=OnlineConfig("recursive", RecursiveConfig(), "svi", SVIUpdateConfig(samples=4, compiled=True)),
         controller=replace(config.controller, particles=config.ensemble.members, common_noise=True),
         planner="icem",
-        planner_config=ICEMConfig(candidates=56, elites=10, beta=0.0, std_carry=0.5),
+        planner_config=SEARCH,
     )
 
 

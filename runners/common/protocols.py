@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pyro_dynamics.control import CEMConfig, ICEMConfig, MPCConfig
+from pyro_dynamics.control import ICEMConfig, MPCConfig
 from pyro_dynamics.environments import Schedule, find_family
 from pyro_dynamics.guides import AmortizedConfig
 from pyro_dynamics.rollouts.evaluation import BeliefAblation
@@ -103,7 +103,7 @@ def run_config(scale: Scale, family: str, agent: str, seed: int) -> RunConfig:
     protocol = PROTOCOLS[scale]
     config = preset_config(family, scale if scale == "quick" or scale == "paper" else "realtime")
     if scale == "quick":
-        search, controller = CEMConfig(candidates=20, elites=4, iterations=2), MPCConfig(horizon=6, particles=3)
+        search, controller = ICEMConfig(candidates=20, elites=4, iterations=2), MPCConfig(horizon=6, particles=3)
         config = replace(config, episodes=1, planner_config=search, controller=controller)
         config = replace(config, offline=replace(config.offline, min_steps=60))
     if scale in ("cpu", "paper-length"):

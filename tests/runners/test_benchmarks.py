@@ -165,12 +165,17 @@ def test_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["training", "--commands", " ".join(["train", *TINY]), *flags]
     rows = recorded(arguments, tmp_path / "rows.json", capsys)
     assert [row["command"][-8:] for row in rows] == ["--seed 0", "--seed 1"]
-    assert all(row["cpu_s"] > 0 for row in rows)
+    for row in rows:
+        assert list(row["parts_cpu_s"]) == ["plans", "updates", "training"]
+        assert row["parts_cpu_s"]["plans"] > 0 < row["parts_cpu_s"]["training"]
+        assert row["parts_cpu_s"]["updates"] == 0, "the belief is not updated while training, by default"
+        assert sum(row["parts_cpu_s"].values()) < row["cpu_s"]
     for seed, row in enumerate(rows):
         lines = (tmp_path / f"runs/0-{seed}/metrics.jsonl").read_text().splitlines()
         assert row["metrics"] == [json.loads(line) for line in lines]
     again = recorded(arguments, tmp_path / "again.json", capsys)
-    assert again == [{**row, "cpu_s": None} for row in rows]
+    kept = [{name: value for name, value in row.items() if name != "parts_cpu_s"} for row in rows]
+    assert again == [{**row, "cpu_s": None} for row in kept]
 
 
 @pytest.mark.parametrize(
@@ -209,6 +214,9 @@ def test_the_tables_of_trainings() -> None:
     assert last.splitlines()[0] == "| run | gravity (m/s^2): 2 | 4 | mean |"
     assert last.splitlines()[2] == "| `train` | 10.0 | 30.0 | 20.0 |"
     assert since.splitlines()[2] == "| `train` | 7.5 | 18.5 | 13.0 |"
+    parts = training.by_round([{**row, "parts_cpu_s": {"plans": 2.2, "training": 1.1}}])
+    assert parts.splitlines()[0] == "| run | random | round 1 | round 2 | CPU s | plans | training |"
+    assert parts.splitlines()[2] == "| `train` | 2.0 | 6.0 | 20.0 | 4 | 50% | 25% |"
 
 
 def test_long_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,8 +40,8 @@ class CompiledGradients:
 
     Args:
         model: over K environments; with a ``forward`` or ``prior`` of its own it is left to Pyro.
-        guide: its guide; its posterior must be a Gaussian, or say how its draws are made of noise (see
-            :mod:`pyro_dynamics.inference.compiled.reparameterisation`).
+        guide: its guide, which reads no transitions; its posterior must be a Gaussian, or say how its draws are made of
+            noise (see :mod:`pyro_dynamics.inference.compiled.reparameterisation`).
         batch_size: rows B of each member in a minibatch.
     """
 
@@ -92,8 +92,6 @@ class CompiledGradients:
         return loss
 
     def _find_site(self, batch: Minibatch) -> Site:
-        if self.guide.reads_transitions:
-            raise CompilationFailed(f"{type(self.guide).__name__} reads transitions")
         site = site_of(self.guide, self.model.prior(), batch)
         if site is None:
             raise CompilationFailed(not_compilable(self.guide))
