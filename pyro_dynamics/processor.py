@@ -3,7 +3,7 @@
 import ctypes
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pyro
@@ -57,6 +57,7 @@ def own_settings() -> Iterator[None]:
     """
     threads, flushed = torch.get_num_threads(), flushes_subnormals()
     dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    on_processor = torch.get_default_device().type == "cpu"  # then without a context: torch would ask it at every call
     deterministic = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     try:
         torch.set_default_dtype(torch.float32)
@@ -65,7 +66,7 @@ def own_settings() -> Iterator[None]:
         with (
             torch.inference_mode(False),
             torch.enable_grad(),
-            torch.device("cpu"),
+            nullcontext() if on_processor else torch.device("cpu"),
             torch.autocast("cpu", enabled=False),
             np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"),
             pyro.validation_enabled(True),
