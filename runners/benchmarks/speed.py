@@ -3,17 +3,16 @@
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal, cast, get_args
 
 import torch
-from tqdm import tqdm
 
 from pyro_dynamics.agent import Agent
-from pyro_dynamics.benchmarks import peer_mbrl_lib
+from pyro_dynamics.benchmarks import peer_mbrl_lib, peer_rl_blox
 from pyro_dynamics.benchmarks import timing as benchmark
 from pyro_dynamics.benchmarks.recording import Recording
 from pyro_dynamics.benchmarks.timing import Cost, Work, measure
@@ -34,6 +33,8 @@ Job = tuple[BenchmarkPreset, str]
 PRESETS: tuple[BenchmarkPreset, ...] = get_args(BenchmarkPreset)
 KINDS = ("plan", "update", "control_step", "train_epoch")
 PEERS_JOBS: list[Job] = [("paper", "plan"), ("paper", "train_epoch")]
+PEERS = {"mbrl-lib": ("--peer", "peer_cpu_s"), "rl-blox": ("--rl-blox", "rl_blox_cpu_s")}
+"""The flag and the column of each."""
 FAMILY = "halfcheetah-tilt"
 BATCH = 256
 """Of the training epoch: the peer's, so that both do the same work."""
@@ -48,7 +49,7 @@ class SpeedFlags(RecordFlags):
     """
 
     calls: int = 3
-    """Calls of each kind that are timed; with --peer also the number of alternations."""
+    """Calls of each kind that are timed; with a peer also the number of alternations."""
     precision: Precision = "auto"
     """Of the networks in planning."""
     device: Device = "cpu"
@@ -56,9 +57,17 @@ class SpeedFlags(RecordFlags):
     peer: Path | None = None
     """Python of an environment with mbrl-lib: its plan and its training epoch are timed in alternation with ours. How
     to make one is described at the top of pyro_dynamics/benchmarks/peer_mbrl_lib.py."""
+    rl_blox: Path | None = None
+    """The same of one with rl-blox, PETS in JAX: pyro_dynamics/benchmarks/peer_rl_blox.py."""
 
     def __post_init__(self) -> None:
         require_positive(self, "calls")
+
+    @property
+    def peers(self) -> dict[str, Path]:
+        """The Python of each peer that is given, by its name in :data:`PEERS`."""
+        given = {"mbrl-lib": self.peer, "rl-blox": self.rl_blox}
+        return {name: python for name, python in given.items() if python is not None}
 
 
 Flags = SpeedFlags
@@ -75,11 +84,17 @@ def measure_rows(flags: SpeedFlags) -> tuple[dict[str, Any], list[dict[str, Any]
 
 def table(recording: Recording) -> str:
     """The rows as Markdown, and the remarks below."""
-    head = ["work", "preset", "CPU ms", "wall ms", "mbrl-lib, CPU ms", "ours / theirs"]
+    known = {name: column for name, (_, column) in PEERS.items() if any(row.get(column) for row in recording.rows)}
+    head = ["work", "preset", "CPU ms", "wall ms"]
+    head += [words for name in known for words in (f"{name}, CPU ms", "ours / theirs")]
     lines = []
     for one in recording.rows:
-        theirs = one["peer_cpu_s"]
-        beside = [f"{1000 * theirs:.0f}", f"{one['cpu_s'] / theirs:.2f}"] if theirs else ["", ""]
+        times = [one.get(column) for column in known.values()]
+        beside = [
+            text
+            for theirs in times
+            for text in ([f"{1000 * theirs:.0f}", f"{one['cpu_s'] / theirs:.2f}"] if theirs else ["", ""])
+        ]
         cost = [f"{1000 * one['cpu_s']:.1f}", f"{1000 * one['wall_s']:.1f}"]
         lines.append([one["work"].replace("_", " "), one["preset"], *cost, *beside])
     notes = [f"\n{line}" for line in recording.settings.get("notes", ())]
@@ -93,20 +108,26 @@ def timed(flags: SpeedFlags) -> tuple[list[dict[str, Any]], list[str]]:
     """
     jobs: list[Job] = [(preset, kind) for preset in PRESETS for kind in KINDS]
     agents = {preset: build_from(configuration(flags, preset), 1) for preset in PRESETS}
-    turns = [jobs] if flags.peer is None else [jobs, *[PEERS_JOBS] * (flags.calls - 1)]
+    turns = [jobs] if not flags.peers else [jobs, *[PEERS_JOBS] * (flags.calls - 1)]
     ours: dict[Job, list[Cost]] = {job: [] for job in jobs}
-    theirs: dict[Job, list[float]] = {job: [] for job in jobs}
-    total = sum(map(len, turns)) + (flags.peer is not None) * len(turns)
+    theirs: dict[str, dict[Job, list[float]]] = {name: {job: [] for job in jobs} for name in PEERS}
+    total = sum(map(len, turns)) + len(flags.peers) * len(turns)
     with progress_bar(total=total, unit="job") as bar:
         for turn in turns:
-            for job, seconds in peer_times(flags, bar).items() if flags.peer is not None else ():
-                theirs[job].append(seconds)
+            for name, python in flags.peers.items():
+                bar.set_description(name)
+                for job, seconds in peer_times(name, python, flags.threads).items():
+                    theirs[name][job].append(seconds)
+                bar.update()
             for preset, kind in turn:
                 bar.set_description(f"{preset} {kind}")
                 calls = calls_for(flags, preset, kind)
                 ours[preset, kind].append(measure(getattr(Work(agents[preset]), kind), calls))
                 bar.update()
-    rows = [row(flags, *job, agents[job[0]], median_cost(ours[job]), theirs[job]) for job in jobs]
+    rows = [
+        row(flags, *job, agents[job[0]], median_cost(ours[job]), {name: found[job] for name, found in theirs.items()})
+        for job in jobs
+    ]
     notes = remarks(agents["paper"], flags.calls) if flags.device == "cpu" else []
     return rows, notes  # which are about this processor
 
@@ -139,7 +160,7 @@ def median_cost(costs: Sequence[Cost]) -> Cost:
 def calls_for(flags: SpeedFlags, preset: str, kind: str) -> int:
     """Short calls are noisy, so more of them are timed; with a peer the plan is timed once in every alternation."""
     if (preset, kind) in (("paper", "plan"), ("paper", "control_step")):
-        return 1 if flags.peer is not None and kind == "plan" else flags.calls
+        return 1 if flags.peers and kind == "plan" else flags.calls
     return 5 * flags.calls
 
 
@@ -163,7 +184,9 @@ def build_from(config: RunConfig, environments: int, family: Family | None = Non
     return build_agent(config, family, action_space(family, config.steps), environments)
 
 
-def row(flags: SpeedFlags, preset: str, kind: str, agent: Agent, cost: Cost, peers: Sequence[float]) -> dict[str, Any]:
+def row(
+    flags: SpeedFlags, preset: str, kind: str, agent: Agent, cost: Cost, peers: Mapping[str, Sequence[float]]
+) -> dict[str, Any]:
     """One line of the JSON file."""
     return {
         "work": kind,
@@ -174,24 +197,23 @@ def row(flags: SpeedFlags, preset: str, kind: str, agent: Agent, cost: Cost, pee
         "environments": agent.environments,
         "cpu_s": cost.cpu,
         "wall_s": cost.wall,
-        "peer_cpu_s": median(peers) if peers else None,
+        **{PEERS[name][1]: median(times) if times else None for name, times in peers.items()},
     }
 
 
-def peer_times(flags: SpeedFlags, bar: tqdm) -> dict[Job, float]:
+def peer_times(name: str, python: Path, threads: int) -> dict[Job, float]:
     """The peer's CPU seconds at :data:`PEERS_JOBS`; raises :class:`UserError` if it cannot run."""
-    bar.set_description("mbrl-lib")
-    script = str(Path(peer_mbrl_lib.__file__))
-    command = [str(flags.peer), script, "--threads", str(flags.threads), "--calls", "2"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    scripts = {"mbrl-lib": peer_mbrl_lib, "rl-blox": peer_rl_blox}
+    script = str(Path(str(scripts[name].__file__)))
+    command = [str(python), script, "--threads", str(threads), "--calls", "2"]
+    environment = {variable: value for variable, value in os.environ.items() if variable != "PYTHONPATH"}
     try:
         ran = subprocess.run(command, capture_output=True, text=True, env=environment)
     except OSError as fault:
-        raise UserError(f"--peer must name the Python of an environment with mbrl-lib: {fault}") from None
+        raise UserError(f"{PEERS[name][0]} must name the Python of an environment with {name}: {fault}") from None
     if ran.returncode:
         raise UserError(
-            f"mbrl-lib does not run under {flags.peer}: {last_line(ran.stderr)}; how to install it stands in {script}"
+            f"{name} does not run under {python}: {last_line(ran.stderr)}; how to install it stands in {script}"
         )
-    bar.update()
     times: dict[str, float] = json.loads(last_line(ran.stdout))
     return {("paper", work): seconds for work, seconds in times.items()}

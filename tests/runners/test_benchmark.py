@@ -28,6 +28,7 @@ TINY: dict[str, Any] = {
     "online": OnlineConfig(update_config=SVIUpdateConfig(steps=2)),
 }
 KEYS = {"work", "preset", "device", "precision", "threads", "environments", "cpu_s", "wall_s", "peer_cpu_s"}
+KEYS |= {"rl_blox_cpu_s"}
 
 
 @pytest.fixture(autouse=True)
@@ -63,14 +64,22 @@ def test_the_peer_is_timed_in_turn_where_it_runs(
 ) -> None:
     peer = tmp_path / "peer.py"
     peer.write_text('import json\nprint(json.dumps({"plan": 8.0, "train_epoch": 0.5}))\n')
+    other = tmp_path / "other.py"
+    other.write_text(peer.read_text().replace("8.0", "9.0"))
     monkeypatch.setattr(runner.peer_mbrl_lib, "__file__", str(peer))
-    assert main(["benchmark", "speed", "--calls", "1", "--peer", sys.executable, "--out", str(tmp_path)]) == 0
+    monkeypatch.setattr(runner.peer_rl_blox, "__file__", str(other))
+    peers = ["--peer", sys.executable, "--rl-blox", sys.executable]
+    assert main(["benchmark", "speed", "--calls", "1", *peers, "--out", str(tmp_path)]) == 0
     rows = json.loads((tmp_path / "speed.json").read_text())["rows"]
-    assert {(row["work"], row["preset"]): row["peer_cpu_s"] for row in rows if row["peer_cpu_s"]} == {
-        ("plan", "paper"): 8.0,
-        ("train_epoch", "paper"): 0.5,
-    }
-    assert "| 8000 |" in capsys.readouterr().out
+    for column, plan in (("peer_cpu_s", 8.0), ("rl_blox_cpu_s", 9.0)):
+        assert {(row["work"], row["preset"]): row[column] for row in rows if row[column]} == {
+            ("plan", "paper"): plan,
+            ("train_epoch", "paper"): 0.5,
+        }
+    text = capsys.readouterr().out
+    assert "mbrl-lib, CPU ms | ours / theirs | rl-blox, CPU ms | ours / theirs |" in text
+    assert "| 8000 |" in text
+    assert "| 9000 |" in text
 
 
 @pytest.mark.parametrize(
@@ -83,8 +92,18 @@ def test_the_peer_is_timed_in_turn_where_it_runs(
         (["tracking"], "give --report FILE"),
         (["--peer", "nowhere/python"], "--peer must name the Python"),
         (["--peer", sys.executable], "mbrl-lib does not run under"),
+        (["--rl-blox", sys.executable], "rl-blox does not run under"),
     ],
-    ids=["no calls", "no rows", "no benchmark", "no run", "recorded by track", "no python", "no mbrl-lib"],
+    ids=[
+        "no calls",
+        "no rows",
+        "no benchmark",
+        "no run",
+        "recorded by track",
+        "no python",
+        "no mbrl-lib",
+        "no rl-blox",
+    ],
 )
 def test_mistakes_get_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["benchmark", *arguments]) == 2
