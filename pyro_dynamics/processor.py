@@ -3,7 +3,7 @@
 import ctypes
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pyro
@@ -57,15 +57,16 @@ def own_settings() -> Iterator[None]:
     """
     threads, flushed = torch.get_num_threads(), flushes_subnormals()
     dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    on_processor = torch.get_default_device().type == "cpu"  # then without a context: torch would ask it at every call
     deterministic = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     try:
         torch.set_default_dtype(torch.float32)
         torch.set_float32_matmul_precision("highest")
-        torch.use_deterministic_algorithms(False)
+        use_deterministic_algorithms(False, False)
         with (
             torch.inference_mode(False),
             torch.enable_grad(),
-            torch.device("cpu"),
+            nullcontext() if on_processor else torch.device("cpu"),
             torch.autocast("cpu", enabled=False),
             np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"),
             pyro.validation_enabled(True),
@@ -77,7 +78,14 @@ def own_settings() -> Iterator[None]:
         torch.set_flush_denormal(flushed)
         torch.set_default_dtype(dtype)
         torch.set_float32_matmul_precision(precision)
-        torch.use_deterministic_algorithms(deterministic[0], warn_only=deterministic[1])
+        use_deterministic_algorithms(*deterministic)
+
+
+def use_deterministic_algorithms(enabled: bool, warn_only: bool) -> None:
+    """torch's own where it changes something: it imports torch's compiler, which takes long."""
+    now = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if now != (enabled, warn_only):
+        torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
 
 
 def flushes_subnormals() -> bool:

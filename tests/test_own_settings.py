@@ -12,8 +12,10 @@ import pyro
 import pytest
 import torch
 from pyro import poutine
+from torch.overrides import _get_current_function_mode_stack
 
 import pyro_dynamics as pd
+from pyro_dynamics.processor import own_settings
 
 SMALL: dict[str, Any] = {
     "rounds": 1,
@@ -77,6 +79,9 @@ CASES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
         lambda: torch.set_default_dtype(torch.float64), lambda: torch.set_default_dtype(torch.float32)
     ),
     "another device": lambda: torch.device("meta"),
+    "another default device": lambda: switched(
+        lambda: torch.set_default_device("meta"), lambda: torch.set_default_device(None)
+    ),
     "threads": lambda: switched(lambda: torch.set_num_threads(2), lambda: torch.set_num_threads(1)),
     "deterministic": lambda: switched(
         lambda: torch.use_deterministic_algorithms(True), lambda: torch.use_deterministic_algorithms(False)
@@ -106,6 +111,15 @@ def test_what_a_program_sets_decides_no_number(setting: Callable[[], AbstractCon
         after = settings()
     assert found == wanted
     assert after == before
+
+
+def test_nothing_stands_between_a_program_that_sets_nothing_and_torch() -> None:
+    """A device's context is asked at every call of torch: a third of the time of a gradient step."""
+    with own_settings():
+        assert not _get_current_function_mode_stack()
+    with torch.device("meta"), own_settings(), own_settings():
+        assert torch.zeros(1).device.type == "cpu"
+        assert len(_get_current_function_mode_stack()) == 2  # theirs, and one of ours
 
 
 def test_another_thread_finds_the_same(run: Path) -> None:
