@@ -17,12 +17,12 @@ NOISE, HAZARD = 0.3, 0.01
 HERE = torch.zeros(1, dtype=torch.long)
 
 
-def make(likelihood: LinearGaussian, **settings: object) -> ChangepointBelief:
+def make(likelihood: LinearGaussian, environments: int = 1, **settings: object) -> ChangepointBelief:
     d = likelihood.base.shape[1]
-    guide = FullRankGuide(1, d).for_environments(1)
+    guide = FullRankGuide(environments, d).for_environments(environments)
     config = ChangepointConfig(hazard=HAZARD, **settings)  # type: ignore[arg-type]
     return ChangepointBelief(
-        HierarchicalModel(likelihood, 1, d), guide, KalmanUpdate(KalmanUpdateConfig(iterations=1)), config
+        HierarchicalModel(likelihood, environments, d), guide, KalmanUpdate(KalmanUpdateConfig(iterations=1)), config
     )
 
 
@@ -64,28 +64,26 @@ def test_the_prediction_at_a_change_is_that_of_adams_and_mackay(generator: torch
         ]
 
 
-def follow(belief: ChangepointBelief, likelihood: LinearGaussian, values: list[float]) -> list[float]:
-    """The mean of the belief's entries after each step, where all entries of the latent have these values."""
+def follow(belief: ChangepointBelief, likelihood: LinearGaussian, values: list[float]) -> torch.Tensor:
+    """The mean of each belief's entries after each step, ``[T, K]``, where all of a latent's have these values."""
     generator = torch.Generator().manual_seed(5)
-    d, means = likelihood.base.shape[1], []
+    environments, d, means = belief.model.environments, likelihood.base.shape[1], []
     for value in values:
-        inputs = torch.randn(1, 2, generator=generator)
-        targets = (likelihood.design(inputs) @ torch.full((1, d, 1), value)).squeeze(-1)
-        targets = targets + likelihood.noise * torch.randn(1, 3, generator=generator)
-        belief.update(inputs, targets, HERE, torch.Generator().manual_seed(0))
-        means.append(float(belief.posterior().mean.mean()))
-    return means
+        inputs = torch.randn(environments, 2, generator=generator)
+        targets = (likelihood.design(inputs) @ torch.full((environments, d, 1), value)).squeeze(-1)
+        targets = targets + likelihood.noise * torch.randn(environments, 3, generator=generator)
+        belief.update(inputs, targets, torch.arange(environments), torch.Generator().manual_seed(0))
+        means.append(belief.posterior().mean.mean(-1))
+    return torch.stack(means)
 
 
 def test_a_return_is_recognised_sooner_than_a_first_visit() -> None:
     """A step says little: a run that begins at the prior takes many to know six numbers, and to be believed."""
-    visits = torch.zeros(3)  # the first one, the second one, and that without recall: the error over 60 steps
-    for seed in range(4):
-        likelihood = LinearGaussian(2, 6, 3, 4.0, 1, torch.Generator().manual_seed(seed))
-        latents = [1.0] * 150 + [-1.0] * 150 + [1.0] * 150 + [-1.0] * 60
-        means, without = (torch.tensor(follow(make(likelihood, recalled=n), likelihood, latents)) for n in (2, 0))
-        visits += torch.stack([(part + 1).abs().mean() for part in (means[150:210], means[450:], without[450:])])
-    first, second, forgotten = visits.tolist()
+    likelihood, streams = LinearGaussian(2, 6, 3, 4.0, 1, torch.Generator().manual_seed(0)), 8
+    latents = [1.0] * 150 + [-1.0] * 150 + [1.0] * 150 + [-1.0] * 60
+    means, without = (follow(make(likelihood, streams, recalled=n), likelihood, latents) for n in (2, 0))
+    # The first visit, the second one, and that without recall: the error over 60 steps.
+    first, second, forgotten = (float((part + 1).abs().mean()) for part in (means[150:210], means[450:], without[450:]))
     assert second < 0.7 * first
     assert second < 0.85 * forgotten
 

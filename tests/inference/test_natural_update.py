@@ -125,15 +125,19 @@ def bent_data(generator: torch.Generator, environments: int = 1, d: int = 1, row
 def optimum_by_quadrature(model: HierarchicalModel, batch: Minibatch) -> tuple[float, float, Callable[..., float]]:
     """Mean and sd of the Gaussian of highest ELBO in one dimension, and the negative ELBO: by 40-point quadrature."""
     nodes, weights = (torch.tensor(part) for part in np.polynomial.hermite_e.hermegauss(40))
-    weights = weights / math.sqrt(2 * math.pi)
-    model = model.double()
-    double = Minibatch(batch.inputs.double(), batch.targets.double(), batch.environment, batch.total)
+    weights, rows = weights / math.sqrt(2 * math.pi), len(batch.environment[0])
+    by_node = model.double().for_environments(len(nodes))  # an environment for each, with the same transitions
+    double = Minibatch(
+        batch.inputs.double().repeat(1, len(nodes), 1),
+        batch.targets.double().repeat(1, len(nodes), 1),
+        torch.arange(len(nodes)).repeat_interleave(rows)[None],
+        len(nodes) * batch.total,
+    )
 
     def negative(at: Any) -> float:
         mean, log_sd = (float(x) for x in at)
         latents = mean + math.exp(log_sd) * nodes
-        values = torch.stack([log_joint(model, model.prior(), double, e.view(1, 1)).squeeze() for e in latents])
-        return -float((weights * values).sum()) - log_sd
+        return -float(weights @ log_joint(by_node, by_node.prior(), double, latents[:, None])) - log_sd
 
     best = min((minimize(negative, (m, -1.0), method="Nelder-Mead") for m in (-1.0, 0.0, 1.0)), key=lambda r: r.fun)
     return float(best.x[0]), math.exp(best.x[1]), negative

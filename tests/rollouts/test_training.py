@@ -48,7 +48,7 @@ def test_shuffled_latents_predict_worse_and_an_unseen_gravity_is_found() -> None
 
     # Streaming through a gravity between two that were trained on: the belief lands between theirs.
     new = group_for(AgentGroup([agent], [range(5)]), FAMILY, [5.0]).agents[0]
-    envs = FAMILY.make_vector([5.0], 60)
+    envs = FAMILY.make_vector([5.0], 20)
     space = envs.single_action_space
     policy = uniform_policy(space, 1, torch.Generator().manual_seed(3))
     draws = torch.Generator().manual_seed(4)

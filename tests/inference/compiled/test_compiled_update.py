@@ -78,7 +78,7 @@ def state_after(
     belief: str = "recursive",
     updates: int = 2,
     samples: int = 16,
-    steps: int = 60,
+    steps: int = 20,
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     """What some updates by rows of some environments made of the guide, and the next draw of the generator."""
     torch.manual_seed(2)  # a flow's first weights
@@ -133,7 +133,7 @@ def test_the_same_as_pyros_steps(family: Any, likelihood: Any, environments: int
 @pytest.mark.usefixtures("uncompiled")
 def test_the_same_as_pyros_steps_for_every_belief(family: Any, belief: str) -> None:
     found, expected = (
-        state_after(ensemble(), family, 2, compiled, belief, updates=6, steps=20) for compiled in (True, False)
+        state_after(ensemble(), family, 2, compiled, belief, updates=6, steps=8) for compiled in (True, False)
     )
     assert_close(found, expected, tolerance=1e-4)
 
