@@ -20,7 +20,9 @@ def test_a_notebooks_backend_breaks_no_command(tmp_path: Path) -> None:
 
 
 def test_a_figure_is_drawn_under_it(tmp_path: Path) -> None:
-    small = ["--rounds", "1", "--steps", "8", "--episodes", "1", "--offline.min-steps", "2", "--agent", "generalist"]
+    small = ["--rounds", "1", "--steps", "4", "--episodes", "1", "--agent", "generalist", "--ensemble.hidden", "8"]
+    small += ["--ensemble.weight-decay", "0", "0", "--offline.min-steps", "2", "--offline.epochs", "1"]
+    small += ["--controller.horizon", "2", "--planner.candidates", "8", "--planner.elites", "2"]
     run("pyro_dynamics.runners.train", *small, "--out", "run", folder=tmp_path)
     assert (tmp_path / "run" / "training.png").stat().st_size > 1000
 

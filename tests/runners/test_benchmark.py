@@ -34,9 +34,10 @@ KEYS = {"work", "preset", "device", "precision", "threads", "environments", "cpu
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     def configuration(flags: Any, preset: Any) -> RunConfig:
         config = replace(preset_config(runner.FAMILY, preset), **TINY)
-        return replace(config, offline=replace(config.offline, epochs=1, min_steps=1, batch_size=5000))
+        return replace(config, offline=replace(config.offline, epochs=1, min_steps=1, batch_size=500))
 
     monkeypatch.setattr(runner, "configuration", configuration)
+    monkeypatch.setattr(benchmark, "TRANSITIONS", 1000)
 
 
 def test_rows_for_every_work_and_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
