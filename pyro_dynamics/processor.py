@@ -62,7 +62,7 @@ def own_settings() -> Iterator[None]:
     try:
         torch.set_default_dtype(torch.float32)
         torch.set_float32_matmul_precision("highest")
-        torch.use_deterministic_algorithms(False)
+        use_deterministic_algorithms(False, False)
         with (
             torch.inference_mode(False),
             torch.enable_grad(),
@@ -78,7 +78,14 @@ def own_settings() -> Iterator[None]:
         torch.set_flush_denormal(flushed)
         torch.set_default_dtype(dtype)
         torch.set_float32_matmul_precision(precision)
-        torch.use_deterministic_algorithms(deterministic[0], warn_only=deterministic[1])
+        use_deterministic_algorithms(*deterministic)
+
+
+def use_deterministic_algorithms(enabled: bool, warn_only: bool) -> None:
+    """torch's own where it changes something: it imports torch's compiler, which takes long."""
+    now = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if now != (enabled, warn_only):
+        torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
 
 
 def flushes_subnormals() -> bool:

@@ -58,13 +58,51 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [*([command, "--help"] for command in COMMANDS), ["train", "nosuch"], ["adapt", "nosuch", "--context", "1"]],
-    ids=" ".join,
+STARTS = (
+    *([command, "--help"] for command in COMMANDS),
+    *(["train", "nosuch"], ["adapt", "nosuch", "--context", "1"]),
 )
-def test_no_command_imports_what_it_does_not_need_yet(arguments: list[str], tmp_path: Path) -> None:
-    modules = modules_after(RUN.format(arguments=arguments), tmp_path)
+EACH = """
+import json, os, sys
+import torch  # takes most of the time, and every command has it
+before = sorted(sys.modules)
+for arguments in json.loads(sys.argv[1]):
+    child = os.fork()
+    if child == 0:
+        sys.stdout = sys.stderr
+        from pyro_dynamics.runners.main import main
+        try:
+            main(arguments)
+        except SystemExit:
+            pass
+        os.write(1, (json.dumps([arguments, sorted(sys.modules), os.environ["MPLBACKEND"]]) + chr(10)).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+print(json.dumps(before))
+"""
+"""Each in a copy of a process that has nothing but torch."""
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """What is imported after each of the starts."""
+    ran = subprocess.run(
+        [sys.executable, "-c", EACH, json.dumps(STARTS)],
+        cwd=tmp_path_factory.mktemp("starts"),
+        env={**os.environ, "MPLBACKEND": "svg"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *found, alone = (json.loads(line) for line in ran.stdout.splitlines())
+    assert not set(alone) & (NEVER | {"pyro", "pyro_dynamics", "tyro"})
+    assert {backend for *_, backend in found} == {"svg"}
+    return {" ".join(arguments): set(modules) for arguments, modules, _ in found}
+
+
+@pytest.mark.parametrize("arguments", STARTS, ids=" ".join)
+def test_no_command_imports_what_it_does_not_need_yet(arguments: list[str], started: dict[str, set[str]]) -> None:
+    modules = started[" ".join(arguments)]
     assert f"pyro_dynamics.runners.{arguments[0]}" in modules
     assert not modules & NEVER
 

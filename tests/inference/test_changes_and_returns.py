@@ -65,7 +65,7 @@ def test_the_prediction_at_a_change_is_that_of_adams_and_mackay(generator: torch
 
 
 def follow(belief: ChangepointBelief, likelihood: LinearGaussian, values: list[float]) -> torch.Tensor:
-    """The mean of the belief's entries after each step ``[T, K]``, where all entries of the latents have these values."""
+    """The mean of each belief's entries after each step, ``[T, K]``, where all of a latent's have these values."""
     generator = torch.Generator().manual_seed(5)
     environments, d, means = belief.model.environments, likelihood.base.shape[1], []
     for value in values:

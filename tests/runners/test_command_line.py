@@ -25,7 +25,7 @@ from pyro_dynamics.runners.main import COMMANDS, main, with_home
 TINY = [
     *("--rounds", "2", "--steps", "25", "--episodes", "1"),
     *("--ensemble.hidden", "16", "--ensemble.weight-decay", "1e-5", "1e-5"),
-    *("--offline.epochs", "2", "--offline.min-steps", "300", "--update", "svi", "--update.steps", "5"),
+    *("--offline.epochs", "2", "--offline.min-steps", "100", "--update", "svi", "--update.steps", "5"),
     *("--controller.horizon", "5", "--planner.candidates", "20", "--planner.elites", "4"),
 ]
 

@@ -29,6 +29,7 @@ from pyro_dynamics.transitions import Transitions
 
 TINY = ["--rounds", "2", "--steps", "15", "--episodes", "1", "--offline.min-steps", "20", "--planner.candidates", "10"]
 TINY += ["--planner.elites", "2", "--controller.horizon", "4", "--seed", "3", "--episode-contexts", "range"]
+TINY += ["--ensemble.hidden", "16", "--ensemble.weight-decay", "0", "0", "--offline.epochs", "2"]
 FAMILY = find_family("pendulum-gravity")
 AGENTS = {
     "latent": [],

@@ -75,7 +75,10 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ["adapt", "RUN", "--context", "5", "--environment", "1"],
             "--environment and --group choose among logged data",
         ),
-        (["train", "--latent-dim", "999999"], "not enough memory for this"),
+        (
+            ["train", "--latent-dim", "999999", "--ensemble.hidden", "1", "--ensemble.weight-decay", "0", "0"],
+            "not enough memory for this",
+        ),
         (["calibrate", "RUN", "--temperature", "0.5"], "calibrate chooses the temperature itself: give those to try"),
         (["adapt", "RUN", "--schedule", "ramp:0:5,100000000000:6"], "a schedule goes to step 1000000 at most"),
         (["adapt", "RUN", "--schedule", "sine:2:8:9", "--steps", str(10**15)], "steps is about 10^15"),
