@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import mean
 
 from pyro_dynamics.benchmarks.recording import Row
+from pyro_dynamics.benchmarks.returns import with_interval
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.io.tables import markdown_table
@@ -39,6 +40,33 @@ def by_context(rows: Sequence[Row], since: int | None = None) -> str:
         lines = [line for line in row["metrics"] if line["round"] >= first]
         cells.append([*([line for line in lines if label(line["context"]) == name] for name in contexts), lines])
     return _table(head, rows, cells)
+
+
+def by_command(rows: Sequence[Row]) -> str:
+    """Mean return of the last round, with an interval over the seeds, and mean costs, with a line for each command.
+
+    Args:
+        rows: as :func:`by_round` has them; each command ends with its seed.
+    """
+    seeds: dict[str, list[Row]] = {}
+    for row in rows:
+        seeds.setdefault(row["command"].partition(" --seed ")[0], []).append(row)
+    parts = list(dict.fromkeys(words for row in rows for words in row.get("parts_cpu_s", ())))
+    lines = []
+    for command, of_seeds in seeds.items():
+        last = [max(line["round"] for line in row["metrics"]) for row in of_seeds]
+        returns = [
+            mean(line["return"] for line in row["metrics"] if line["round"] == m)
+            for row, m in zip(of_seeds, last, strict=True)
+        ]
+        timed = [row for row in of_seeds if row["cpu_s"] is not None]
+        cells = [str(len(of_seeds)), with_interval(returns), with_interval([row["cpu_s"] for row in timed])]
+        for words in parts:
+            shares = [row["parts_cpu_s"][words] / row["cpu_s"] for row in timed if words in row.get("parts_cpu_s", ())]
+            cells.append(f"{mean(shares):.0%}" if shares else "")
+        lines.append([f"`{command}`", *cells])
+    head = ["run", "seeds", "return of the last round", "CPU s", *parts]
+    return markdown_table(head, lines, words=1)
 
 
 def _table(head: list[str], rows: Sequence[Row], cells: Sequence[Sequence[Sequence[Row]]]) -> str:

@@ -35,14 +35,15 @@ class TrainingFlags(RecordFlags):
     """Trainings by each command."""
     runs: Path = Path("runs/training")
     """Folder of the runs."""
-    by: Literal["round", "context"] = "round"
-    """The columns: of rounds, with the mean return over contexts, or of contexts, with the mean over rounds."""
+    by: Literal["round", "context", "command"] = "round"
+    """The columns: of rounds, with the mean return over contexts, or of contexts, with the mean over rounds; or a line
+    for each command, with the mean over its seeds."""
     since: int | None = None
     """With --by context: the first round that counts. By default the last one alone does."""
 
     def __post_init__(self) -> None:
         require_positive(self, "seeds")
-        if self.since is not None and (self.by == "round" or self.since < 0):
+        if self.since is not None and (self.by != "context" or self.since < 0):
             raise UserError("--since is a round from 0 on, and is for --by context")
 
 
@@ -111,6 +112,7 @@ def config_of(command: str) -> RunConfig:
 
 def table(recording: Recording) -> str:
     """The rows as Markdown."""
-    if recording.settings["by"] == "round":
-        return training.by_round(recording.rows)
+    by = recording.settings["by"]
+    if by != "context":
+        return {"round": training.by_round, "command": training.by_command}[by](recording.rows)
     return training.by_context(recording.rows, recording.settings["since"])

@@ -214,6 +214,11 @@ def test_the_tables_of_trainings() -> None:
     assert last.splitlines()[0] == "| run | gravity (m/s^2): 2 | 4 | mean |"
     assert last.splitlines()[2] == "| `train` | 10.0 | 30.0 | 20.0 |"
     assert since.splitlines()[2] == "| `train` | 7.5 | 18.5 | 13.0 |"
+    seeds = [{**row, "command": f"train --seed {seed}", "cpu_s": 4.0 + 2 * seed} for seed in range(2)]
+    seeds[1]["metrics"] = [*metrics[:5], {"round": 2, "context": 4.0, "return": 50.0}]
+    assert training.by_command(seeds).splitlines()[0] == "| run | seeds | return of the last round | CPU s |"
+    # Means of 20 and 30, and of 4 and 6 s; Student's 95 % of two is 12.7 standard errors.
+    assert training.by_command(seeds).splitlines()[2] == "| `train` | 2 | 25.0 +- 63.5 | 5.0 +- 12.7 |"
     parts = training.by_round([{**row, "parts_cpu_s": {"plans": 2.2, "training": 1.1}}])
     assert parts.splitlines()[0] == "| run | random | round 1 | round 2 | CPU s | plans | training |"
     assert parts.splitlines()[2] == "| `train` | 2.0 | 6.0 | 20.0 | 4 | 50% | 25% |"
