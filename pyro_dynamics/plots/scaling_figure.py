@@ -26,16 +26,18 @@ def draw_scaling(costs: Mapping[str, Sequence[tuple[int, Any]]]) -> Png:
         columns = min(3, len(costs))
         rows = -(-len(costs) // columns)
         figure = Figure(figsize=(9.5, 3 * rows), layout="constrained")
+        plans = [cost.cpu for name, measured in costs.items() if name != "transitions" for _, cost in measured]
         panels = list(figure.subplots(rows, columns, squeeze=False).flat)
         for panel, (name, measured) in zip(panels, costs.items(), strict=False):
             sizes = [size for size, _ in measured]
             seconds = [cost.cpu for _, cost in measured]
             panel.loglog(sizes, seconds, "o-", label="measured")
             panel.loglog(sizes, [seconds[-1] * size / sizes[-1] for size in sizes], "--", color="0.6", label="linear")
-            panel.set(xlabel=LABELS.get(name, name), xticks=sizes, xticklabels=[f"{size:,}" for size in sizes])
+            words = [f"{size:,}" if size < 10_000 else f"{size:.0e}".replace("+0", "") for size in sizes]
+            panel.set(xlabel=LABELS.get(name, name), xticks=sizes, xticklabels=words)
             panel.minorticks_off()
             if name != "transitions":
-                panel.sharey(panels[0])
+                panel.set_ylim(0.7 * min(plans), 1.4 * max(plans))
         for panel in panels[len(costs) :]:
             panel.remove()
         for row in range(rows):
