@@ -283,6 +283,38 @@ def test_make_takes_numbers_schedules_and_settings() -> None:
     assert contexts[-1] == 3.0
 
 
+@pytest.mark.parametrize(
+    ("family", "context", "named", "found"),
+    [
+        ("pendulum-gravity", None, {"gravity": 9.0}, 9.0),
+        ("pendulum-gravity", None, {"gravity": "4"}, 4.0),
+        ("pendulum-gravity", 3.0, {"gravity": None}, 3.0),
+        ("halfcheetah-mass-damping", None, {"mass": 0.75}, (0.75, 1.0)),
+        ("halfcheetah-mass-damping", None, {"damping": 1.5, "mass": 0.75}, (0.75, 1.5)),
+        ("halfcheetah-crippled", None, {"disabled": "front-foot"}, "front-foot"),
+    ],
+)
+def test_a_hidden_parameter_by_its_name_is_the_context(
+    family: str, context: Any, named: dict[str, Any], found: Any
+) -> None:
+    assert pd.make(family, context, **named).reset(seed=0)[1]["context"] == found
+
+
+@pytest.mark.parametrize(
+    ("family", "context", "named"),
+    [
+        ("pendulum-gravity", 3.0, {"gravity": 9.0}),
+        ("halfcheetah-mass-damping", (1.0, 1.0), {"mass": 0.75}),
+        ("pendulum-gravity", "0:9,2:3", {"gravity": 9.0}),
+    ],
+)
+def test_a_context_that_is_given_twice_is_refused(family: str, context: Any, named: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=f"give either context or {next(iter(named))}, not both"):
+        pd.make(family, context, **named)
+    with pytest.raises(UserError, match=f"the context says the {next(iter(named))}: give no other beside it"):
+        pd.find_family(family).make_vector([pd.find_family(family).train[0]], 5, **named)
+
+
 def test_agents_without_a_latent_say_so(tmp_path: Path) -> None:
     agent = pd.train(agent="generalist", out=tmp_path / "generalist", **SMALL)
     assert agent.belief.mean.shape == (0,)
