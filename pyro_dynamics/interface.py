@@ -256,6 +256,8 @@ def make(
         context = found.train[len(found.train) // 2]
     if isinstance(context, str) and ":" in context and context not in (*found.train, *found.test_contexts):
         context = found.parse_schedule(context, steps)
+    if isinstance(context, Schedule) and (words := context.unreached(steps)):
+        warnings.warn(words, stacklevel=2)
     return found.make(context if isinstance(context, Schedule) else found.parse_context(context), steps, **settings)
 
 
