@@ -11,6 +11,7 @@ import gymnasium
 from pyro_dynamics.datasets.sources import Source, read_data, source_names
 from pyro_dynamics.environments import FAMILIES, Family, Schedule, find_family
 from pyro_dynamics.environments.contexts import numbers
+from pyro_dynamics.environments.entry_points import call_maker
 from pyro_dynamics.environments.hidden_parameter import choose_context
 from pyro_dynamics.environments.nominal import nominal_context
 from pyro_dynamics.errors import UserError
@@ -276,7 +277,7 @@ def named_family(family: FamilyLike) -> str:
             FAMILIES[found.name] = found  # for a run that knows it by its name alone
         return family
     if not isinstance(family, Family) and callable(family):
-        word, family = _import_word(family), family()
+        word, family = _import_word(family), call_maker(family, getattr(family, "__name__", "what was given"))
         if word is not None and isinstance(family, Family):
             return named_family(word)
     if not isinstance(family, Family):

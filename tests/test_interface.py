@@ -322,6 +322,12 @@ def test_make_takes_numbers_schedules_and_settings() -> None:
     assert contexts[-1] == 3.0
 
 
+@pytest.mark.parametrize("given", [lambda state, action: 0.0, Schedule, pd.Family])
+def test_a_callable_that_needs_arguments_makes_no_family(given: Any) -> None:
+    with pytest.raises(UserError, match=r"needs arguments \(missing a required argument: .*\): name a pyro_dynamics.F"):
+        pd.make(given)
+
+
 @pytest.mark.parametrize(
     ("schedule", "steps"),
     [("0:9,2:3", 2), ("ramp:0:9,50:3", 20), (Schedule(((0, 9.0), (300, 3.0))), 200), ("0:9,500:3", None)],

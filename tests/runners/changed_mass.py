@@ -195,6 +195,22 @@ def ends_far_away() -> Family:
     return replace(made, task=lambda: BoxTask(PointMass(), reward, ends, names=NAMES))
 
 
+def has_fewer() -> Family:
+    return replace(trained(), train=(0.5, 1.0, 2.0))
+
+
+def has_one() -> Family:
+    return replace(trained(), train=(4.0,))
+
+
+def has_more() -> Family:
+    return replace(trained(), train=(*trained().train, 6.0))
+
+
+def is_reordered() -> Family:
+    return replace(trained(), train=trained().train[::-1])
+
+
 class Shaken(PointMass):
     """Is shaken by noise that no seed decides."""
 

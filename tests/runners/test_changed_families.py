@@ -68,6 +68,20 @@ def test_a_task_that_gives_the_network_other_numbers_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("family", "now"),
+    [("has_fewer", "0.5 1 2"), ("has_one", "4"), ("has_more", "0.25 0.5 1 2 4 6"), ("is_reordered", "4 2 1 0.5 0.25")],
+)
+def test_other_contexts_are_named(family: str, now: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    become(home, family)
+    words = f"was trained under drag (1/s) 0.25 0.5 1 2 4, and the family point-mass has {now} now"
+    for command in (["adapt", "run", *ADAPT], ["train", "--resume", "run", "--rounds", "2"], ["diagnose", "run"]):
+        assert main(command) == 2
+        message = capsys.readouterr().err.strip()
+        assert words in message
+        assert "\n" not in message
+
+
+@pytest.mark.parametrize(
     ("family", "words"),
     [
         ("is_heavy", "after the same reset and 1 of the same actions speed along"),
