@@ -88,12 +88,13 @@ def check_task(task: Task, envs: SyncVectorEnv, seed: int, length: int) -> list[
         warnings.append(compare_length(steps, envs, length))
         warnings.append(restarts(steps, task))
         unlike = compare_repeats(steps, random_steps(envs, seed, faults.__setitem__, REPEATED))
-        warnings.append(unlike)
-        if not unlike:
-            warnings.append(compare_alone(steps[:REPEATED], envs, _reset_seeds(seed, envs), REPEATS))
+        found = [] if unlike else [compare_alone(steps[:REPEATED], envs, _reset_seeds(seed, envs), REPEATS)]
         if not unlike and not hidden:
             other = random_steps(envs, seed, faults.__setitem__, REPEATED, changed=CHANGED)
-            warnings.append(compare_histories(steps, other, task))
+            found.append(compare_histories(steps, other, task))
+        if not unlike:  # what comes with the number of episodes, such as a curriculum, may have come by now
+            unlike = compare_repeats(steps, random_steps(envs, seed, faults.__setitem__, REPEATED))
+        warnings += [unlike] if unlike else found
     return [warning for warning in warnings if warning]
 
 
@@ -236,8 +237,9 @@ def compare_repeats(first: Sequence[Step], again: Sequence[Step]) -> str:
     )
     return (
         f"{what}: so does a wrapper with running statistics (such as NormalizeObservation), whose state no checkpoint "
-        "keeps, and noise that is not drawn from self.np_random; what is learned will not hold, and no run can be "
-        "repeated: take the wrapper off (states are normalised here anyway), or draw from self.np_random"
+        "keeps, noise that is not drawn from self.np_random, and a curriculum that counts episodes; what is learned "
+        "will not hold, and no run can be repeated: take such a wrapper or curriculum off (states are normalised here "
+        "anyway), and draw from self.np_random"
     )
 
 

@@ -32,7 +32,7 @@ class TaskRecord:
         state, action, next_state = _scaled(steps)
         try:
             reward, ends = task.reward(state, action, next_state), task.terminated(state, action, next_state)
-            return cls(reward.flatten().nan_to_num().tolist(), ends.flatten().tolist())  # type: ignore[arg-type]
+            return cls(reward.flatten().nan_to_num().tolist(), ends.flatten().tolist())
         except Exception:  # whatever a function of the user's raises: of the steps as they are the task check speaks
             return None
 

@@ -48,7 +48,7 @@ class Client(Sledge):
 
 
 class Clock(Sledge):
-    """The world's time goes on with every step of any of them, and the track bends with it."""
+    """The time of the world advances with every step of any of them, and the track bends with it."""
 
     def reset(self, **how: Any) -> Any:
         WORLD["time"] = 0
@@ -176,3 +176,22 @@ def test_small_noise_that_no_seed_decides_is_found_and_accuses_nobody(noise: flo
         assert not kept.repeats
         by_luck = replace(kept, repeats=True)  # as an older version wrote it
         assert by_luck.differences(made, 50) == []
+
+
+class Curriculum(Sledge):
+    """Pushes less after some episodes."""
+
+    episodes, last = 0, 4
+
+    def reset(self, **how: Any) -> Any:
+        self.episodes += 1
+        return super().reset(**how)
+
+    def step(self, action: Any) -> Any:
+        return super().step(action * (1.0 if self.episodes <= self.last else 0.3))
+
+
+@pytest.mark.parametrize("last", [1, 2, 3, 4])
+def test_an_environment_that_changes_with_its_episodes_is_found(last: int) -> None:
+    (line,) = warnings_of(family(type("Curriculum", (Curriculum,), {"last": last})))
+    assert "a curriculum that counts episodes" in line
