@@ -168,11 +168,15 @@ class Agent:
         is inferred by it. Agents that were trained by an older version know no range of states, and say none of them.
         """
         far, words = self.far_actions(data.action)
-        if self.trained_range is None:
-            return far, words
-        low, high = self.trained_range.double().numpy()
-        beyond, entries = far_outside(low, high, data.next_state.double().numpy(), self.task.state_names)
+        beyond, entries = self.far_states(data.next_state)
         return far | beyond, ", ".join(filter(None, (words, entries)))
+
+    def far_states(self, state: Tensor) -> tuple[np.ndarray, str]:
+        """Which states ``[N, S]`` lie far outside of those trained on, ``[N]``, and which entries in words."""
+        if self.trained_range is None:
+            return np.zeros(len(state), bool), ""
+        low, high = self.trained_range.double().numpy()
+        return far_outside(low, high, state.double().numpy(), self.task.state_names)
 
     def far_actions(self, action: Tensor) -> tuple[np.ndarray, str]:
         """Which actions ``[N, A]`` lie far outside of their bounds, ``[N]``, and which entries in words."""

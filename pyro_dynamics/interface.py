@@ -10,6 +10,10 @@ import gymnasium
 
 from pyro_dynamics.datasets.sources import Source, read_data, source_names
 from pyro_dynamics.environments import FAMILIES, Family, Schedule, find_family
+from pyro_dynamics.environments.contexts import numbers
+from pyro_dynamics.environments.entry_points import call_maker
+from pyro_dynamics.environments.hidden_parameter import choose_context
+from pyro_dynamics.environments.nominal import nominal_context
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.given_numbers import whole_number
 from pyro_dynamics.gymnasium_ids import IDS
@@ -232,21 +236,29 @@ def make(
             ``"0:9,40:3"``, or a :class:`~pyro_dynamics.environments.Schedule`; by default the middle one of those that
             are trained on.
         max_steps: after which an episode is truncated; by default as Gymnasium's own environment of that kind.
-        settings: of the environment's constructor, such as ``render_mode="rgb_array"``.
+        settings: of the environment's constructor, such as ``render_mode="rgb_array"``. A hidden parameter by its name
+            is the context: ``gravity=9.0``; of several, those that are not named have their nominal value.
 
     Returns:
         A Gymnasium environment; the true context is in ``info["context"]``, and never in the observation.
 
     Raises:
-        UserError: if there is no such family or context.
+        UserError: if there is no such family or context, or the context is given both ways.
     """
     found = find_family(named_family(family))
+    named = {name: settings.pop(name, None) for name in found.parameters}
+    if any(value is not None for value in named.values()):
+        nominal = nominal_context(found)
+        values = (nominal,) if isinstance(nominal, str) else numbers(nominal)
+        context = choose_context(context, named, dict(zip(found.parameters, values, strict=True)))
     max_steps = None if max_steps is None else whole_number(max_steps, "max_steps", 1)
     steps = IDS.get(found.name, ("", STEPS))[1] if max_steps is None else max_steps
     if context is None:
         context = found.train[len(found.train) // 2]
     if isinstance(context, str) and ":" in context and context not in (*found.train, *found.test_contexts):
         context = found.parse_schedule(context, steps)
+    if isinstance(context, Schedule) and (words := context.unreached(steps)):
+        warnings.warn(words, stacklevel=2)
     return found.make(context if isinstance(context, Schedule) else found.parse_context(context), steps, **settings)
 
 
@@ -265,7 +277,7 @@ def named_family(family: FamilyLike) -> str:
             FAMILIES[found.name] = found  # for a run that knows it by its name alone
         return family
     if not isinstance(family, Family) and callable(family):
-        word, family = _import_word(family), family()
+        word, family = _import_word(family), call_maker(family, getattr(family, "__name__", "what was given"))
         if word is not None and isinstance(family, Family):
             return named_family(word)
     if not isinstance(family, Family):

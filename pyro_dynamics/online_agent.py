@@ -103,7 +103,7 @@ class OnlineAgent:
         self._since = 0
         self.updates = 0
         """How many transitions the belief has been updated by since it was the prior."""
-        self._warned = False
+        self._warned: set[str] = set()
 
     @property
     def agent(self) -> Agent:
@@ -120,6 +120,7 @@ class OnlineAgent:
         """
         with computing(self.threads):
             state = self._row(observation, self.agent.task.state_dim, "observation")
+            self._warn_of_states(state)
             action = self._group.act(state, HERE, self._stream.draws)
         return action[0].numpy()
 
@@ -127,7 +128,8 @@ class OnlineAgent:
         """Bring one transition into the belief (Eq. 5).
 
         Args:
-            observation: before the action, ``[S]``.
+            observation: before the action, ``[S]``; as in :meth:`act` and :meth:`predict`, the first one far outside of
+                what was trained on is warned of.
             action: what was sent, ``[A]``; the first one far outside of its bounds is warned of.
             next_observation: ``[S]``; at the end of an episode the one that ended it, not the first of the next.
 
@@ -145,6 +147,7 @@ class OnlineAgent:
             sent = self._row(action, len(self.agent.action_bounds[0]), "action")
             after = self._row(next_observation, task.state_dim, "next_observation")
             self._warn_of_actions(sent)
+            self._warn_of_states(torch.cat([state, after]))
             self._group.observe(state, sent, after, HERE, self._stream.draws)
             if self.agent.belief_dim and bool(self.agent.belief.changed[0]):
                 self._since = 0  # the belief is about what comes from here on
@@ -213,6 +216,7 @@ class OnlineAgent:
             if not len(plan):
                 raise UserError("give at least one action")
             self._warn_of_actions(plan)
+            self._warn_of_states(start)
             drawn = roll_out(self.agent, start, plan[None], HERE, draws, self._stream.measuring)
         return Prediction(drawn[:, 0].numpy())
 
@@ -342,12 +346,21 @@ class OnlineAgent:
 
     def _warn_of_actions(self, rows: Tensor) -> None:
         """Warn of actions ``[H, A]`` far outside of their bounds, once; called by what the user calls."""
-        words = "" if self._warned else self.agent.far_actions(rows)[1]
-        if words:
-            self._warned = True
+        if "actions" not in self._warned and (words := self.agent.far_actions(rows)[1]):
+            self._warned.add("actions")
             warnings.warn(
                 f"{words}: the network was trained within these alone, and what it says of others means nothing: give "
                 "actions in the environment's own unit, as it takes them",
+                stacklevel=3,
+            )
+
+    def _warn_of_states(self, rows: Tensor) -> None:
+        """The same of states ``[H, S]`` far outside of those that were trained on."""
+        if "states" not in self._warned and (words := self.agent.far_states(rows)[1]):
+            self._warned.add("states")
+            warnings.warn(
+                f"{words}: what the network says of such states means nothing, and nothing is inferred by them: give "
+                "observations in the order and the units of the environment that was trained in, or train on such too",
                 stacklevel=3,
             )
 

@@ -274,6 +274,7 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     else:
         schedule = read_schedule(flags, family, flags.steps or config.steps)
     steps = flags.steps or schedule.length or (schedule.last_change and schedule.last_change + 500) or config.steps
+    warn_of_late_changes(schedule, steps)
     envs = make_environments(family, [schedule], steps, flags.video)
     limit_steps(envs, flags.step_limit)
     warn_of_changes(folder, config, family, flags.step_limit)
@@ -321,6 +322,7 @@ def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family
     contexts = [logged.context] * steps
     if flags.context is not None or flags.schedule is not None:
         schedule = read_schedule(flags, family, steps)
+        warn_of_late_changes(schedule, steps)
         contexts = [schedule.at(step) for step in range(steps)]
     group = group_for(trained, family, contexts[:1])
     given = "".join(f"-{text}" for text in (flags.context, flags.schedule) if text is not None)
@@ -340,6 +342,12 @@ def read_schedule(flags: AdaptFlags, family: Family, steps: int) -> Schedule:
         return Schedule.constant(family.parse_context(flags.context))
     assert flags.schedule is not None
     return family.parse_schedule(flags.schedule, steps)
+
+
+def warn_of_late_changes(schedule: Schedule, steps: int) -> None:
+    """Say where a change is scheduled for later than the last step."""
+    if words := schedule.unreached(steps):
+        print(f"warning: {words}", file=sys.stderr)
 
 
 def name_of(flags: AdaptFlags, what: str, steps: int) -> str:

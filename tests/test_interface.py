@@ -1,6 +1,8 @@
 """The Python interface: the same agents and numbers as the commands, one environment, numpy in and out."""
 
 import json
+import re
+import shutil
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +17,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 import pyro_dynamics as pd
+from pyro_dynamics.environments import Schedule
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import GUIDES, DiagonalGuide
 from pyro_dynamics.rollouts.acting import Acting, act_and_update
@@ -79,6 +82,42 @@ def test_an_action_far_outside_of_its_bounds_is_warned_of_once(run: Path, sent: 
             agent.update(observation, sent, observation + 0.1)
     with pytest.warns(UserWarning, match="its bounds are -2 and 2"):
         pd.load(run).predict(observation, sent)
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ([1e6, 0.0, 0.0], r"lay between -?\d.* in all that was trained on, and is 1e\+06 now"),
+        ([180.0, 0.0, 0.0], "and is 180 now"),  # an angle in degrees for its cosine
+        ([1.0, 0.0, -4000.0], "and is -4e\\+03 now"),
+    ],
+)
+def test_a_state_far_outside_of_the_training_is_warned_of_once(run: Path, state: Any, words: str) -> None:
+    near = [1.0, 0.0, 0.1]
+    for call in (
+        lambda agent: agent.act(state),
+        lambda agent: agent.predict(np.array(state), [0.1]),
+        lambda agent: agent.update(state, [0.1], near),
+        lambda agent: agent.update(near, [0.1], state),
+    ):
+        agent = pd.load(run)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            call(agent)
+            call(agent)
+        (warning,) = [one for one in found if "in all that was trained on" in str(one.message)]
+        assert re.search(words, str(warning.message))
+        assert warning.filename == __file__
+
+
+@pytest.mark.parametrize("state", [[1.0, 0.0, 0.1], [-1.0, 0.1, 12.0], [0.0, 1.0, -12.0]])
+def test_a_state_near_those_of_the_training_is_not(run: Path, state: Any) -> None:
+    agent = pd.load(run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agent.act(state)
+        agent.predict(state, [0.1])
+        agent.update(state, [0.1], [*state[:2], 0.2])
 
 
 @pytest.mark.parametrize("sent", [[2.0], [-2.9], [0.0]])
@@ -281,6 +320,68 @@ def test_make_takes_numbers_schedules_and_settings() -> None:
     contexts = [env.step(np.zeros(1, dtype=np.float32))[4]["context"] for _ in range(3)]
     assert contexts[0] == 9.0
     assert contexts[-1] == 3.0
+
+
+@pytest.mark.parametrize("given", [lambda state, action: 0.0, Schedule, pd.Family])
+def test_a_callable_that_needs_arguments_makes_no_family(given: Any) -> None:
+    with pytest.raises(UserError, match=r"needs arguments \(missing a required argument: .*\): name a pyro_dynamics.F"):
+        pd.make(given)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "steps"),
+    [("0:9,2:3", 2), ("ramp:0:9,50:3", 20), (Schedule(((0, 9.0), (300, 3.0))), 200), ("0:9,500:3", None)],
+)
+def test_a_change_after_the_last_step_is_warned_of(schedule: Any, steps: int | None) -> None:
+    with pytest.warns(UserWarning, match="the schedule changes at .* never comes: the episode has") as found:
+        pd.make("pendulum-gravity", schedule, max_steps=steps)
+    assert found[0].filename == __file__
+
+
+def test_adapt_says_that_a_change_never_comes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shape = {"state": 3, "action": 1, "next_state": 3}
+    log = {name: np.full((6, size), 0.1) for name, size in shape.items()}
+    np.savez(tmp_path / "log.npz", **log)  # type: ignore[arg-type]
+    change, out = ["--schedule", "0:3,500:9", "--quiet", "--steps"], ["--out", str(tmp_path / "out")]
+    for where, steps in (([], "4"), (["--replay", str(tmp_path / "log.npz")], "6")):
+        assert main(["adapt", str(run), *where, *change, steps, *out]) == 0
+        words = f"warning: the schedule changes at step 500, and that never comes: the episode has {steps} steps"
+        assert words in capsys.readouterr().err.splitlines()
+        shutil.rmtree(tmp_path / "out")
+    assert main(["adapt", str(run), "--schedule", "0:3,3:9", "--quiet", "--steps", "4", *out]) == 0
+    assert "never comes" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("family", "context", "named", "found"),
+    [
+        ("pendulum-gravity", None, {"gravity": 9.0}, 9.0),
+        ("pendulum-gravity", None, {"gravity": "4"}, 4.0),
+        ("pendulum-gravity", 3.0, {"gravity": None}, 3.0),
+        ("halfcheetah-mass-damping", None, {"mass": 0.75}, (0.75, 1.0)),
+        ("halfcheetah-mass-damping", None, {"damping": 1.5, "mass": 0.75}, (0.75, 1.5)),
+        ("halfcheetah-crippled", None, {"disabled": "front-foot"}, "front-foot"),
+    ],
+)
+def test_a_hidden_parameter_by_its_name_is_the_context(
+    family: str, context: Any, named: dict[str, Any], found: Any
+) -> None:
+    assert pd.make(family, context, **named).reset(seed=0)[1]["context"] == found
+
+
+@pytest.mark.parametrize(
+    ("family", "context", "named"),
+    [
+        ("pendulum-gravity", 3.0, {"gravity": 9.0}),
+        ("halfcheetah-mass-damping", (1.0, 1.0), {"mass": 0.75}),
+        ("pendulum-gravity", "0:9,2:3", {"gravity": 9.0}),
+    ],
+)
+def test_a_context_that_is_given_twice_is_refused(family: str, context: Any, named: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=f"give either context or {next(iter(named))}, not both"):
+        pd.make(family, context, **named)
+    with pytest.raises(UserError, match=f"the context says the {next(iter(named))}: give no other beside it"):
+        pd.find_family(family).make_vector([pd.find_family(family).train[0]], 5, **named)
 
 
 def test_agents_without_a_latent_say_so(tmp_path: Path) -> None:

@@ -102,6 +102,13 @@ class Family:
             task = self.task()
         if not isinstance(task, Task):
             raise UserError(f"family {self.name}: its task must give a Task, not {kind_of(task)}")
+        if getattr(task, "_is_given", False):
+            raise UserError(
+                f"family {self.name}: its task gives an object that it gave before, and agents would share what they "
+                "learn of their data: let it make a new one at each call, as in "
+                f"task=lambda: {type(task).__name__}(...)"
+            )
+        object.__setattr__(task, "_is_given", True)  # also where the task is a frozen dataclass
         for size in ("state_dim", "action_dim", "feature_dim", "target_dim"):
             value = getattr(task, size, None)
             if not isinstance(value, int) or value < 1:
@@ -217,8 +224,10 @@ class Family:
 
         Raises:
             UserError: if the simulator does not accept or apply a context, or its constructor not the other arguments;
-                if no vectors stand for its observations or actions.
+                if a hidden parameter is among these; if no vectors stand for its observations or actions.
         """
+        if twice := [name for name in self.parameters if name in how]:
+            raise UserError(f"family {self.name}: the context says the {', '.join(twice)}: give no other beside it")
         schedule = context if isinstance(context, Schedule) else Schedule.constant(self.parse_context(context))
         start = self.parse_context(schedule.at(0))
         env = self._create(start, max_steps, how)
@@ -273,10 +282,15 @@ class Family:
             how: more arguments of the constructor, such as ``render_mode``.
 
         Raises:
-            UserError: as :meth:`make`.
+            UserError: as :meth:`make`, or if two of them are one object.
         """
         makers = [lambda context=context: self.make(context, max_steps, **how) for context in contexts]
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+        if len({id(env.unwrapped) for env in vector.envs}) < len(contexts):
+            raise UserError(
+                f"family {self.name}: its environment gives an object that it gave before, so that several contexts "
+                "would be one simulator: let it make a new one at each call"
+            )
         for guard, context in zip(checked_envs(vector), contexts, strict=True):
             guard.index = contexts.index(context)  # environments with the same context share its index
         return vector

@@ -48,6 +48,14 @@ class Schedule:
         """The step from which on nothing changes."""
         return self.changes[-1][0]
 
+    def unreached(self, steps: int) -> str:
+        """A warning where it changes after the last of so many steps; nothing where every change comes."""
+        late = [step for step, _ in self.changes if step >= steps]
+        if not late:
+            return ""
+        which = f"at step {late[0]}" if len(late) == 1 else f"at steps {late[0]} to {late[-1]}"
+        return f"the schedule changes {which}, and that never comes: the episode has {steps} steps"
+
     @classmethod
     def constant(cls, context: Context) -> "Schedule":
         """The schedule that never changes."""

@@ -16,6 +16,7 @@ from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import write_json
 from pyro_dynamics.rollouts.rollout import Step, rollout, uniform_policy
+from pyro_dynamics.rollouts.task_record import TaskRecord
 from pyro_dynamics.seeding import derive_generator
 from pyro_dynamics.tasks import BoxTask, Task
 from pyro_dynamics.tasks.spaces import choices_of
@@ -55,6 +56,7 @@ class EnvironmentRecord:
         alive: whether the step is one of the episode, ``[T, K]``.
         features: what the network is given of the first states, ``[K, F]``.
         targets: what it shall predict of the first transitions, by a task that is not fitted yet, ``[K, D]``.
+        judged: reward and termination of the steps by the task; None if an older version made the run.
     """
 
     parameters: list[str]
@@ -73,6 +75,7 @@ class EnvironmentRecord:
     alive: list[list[bool]]
     features: Rows
     targets: Rows
+    judged: TaskRecord | None = None
 
     @classmethod
     def of(cls, family: Family, length: int, step_limit: float | None = None) -> "EnvironmentRecord | None":
@@ -104,9 +107,10 @@ class EnvironmentRecord:
             high=space.high.tolist(),
             choices=_pairs(choices_of(space)),
             contexts=[AnyContext(list(one) if isinstance(one, tuple) else one) for one in contexts],
-            repeats=not _difference(steps, again, names, contexts),
+            repeats=not _difference(steps, again, names, contexts, tolerance=0),
             features=task.features(state).tolist(),
             targets=task.targets(state, next_state).tolist(),
+            judged=TaskRecord.of(task, steps),
             **seen,
         )
 
@@ -197,6 +201,7 @@ class EnvironmentRecord:
         ):
             if before != now:
                 found.append(f"{what} were {_text(before)} in the training, and are {_text(now)} now")
+        found += [] if self.judged is None else self.judged.differences(task, self.steps())
         contexts: list[Any] = [tuple(one) if isinstance(one, list) else one for one in self.contexts]
         envs = _environments(family, contexts, length, step_limit)
         space: Any = envs.single_action_space
@@ -212,7 +217,8 @@ class EnvironmentRecord:
         if self.repeats and inside:
             steps = _steps(envs, list(actions))
             words = _difference(self.steps(), steps, task.state_names, contexts)
-            if words and not _difference(steps, _steps(envs, list(actions)), task.state_names, contexts):
+            again = _steps(envs, list(actions)) if words else steps
+            if words and not _difference(steps, again, task.state_names, contexts, tolerance=0):
                 found.append(
                     f"the environment is not the one of the training: {words}; what was learned is about that one: "
                     "change back what was changed, or train again"
@@ -242,14 +248,23 @@ def _steps(envs: VectorEnv, actions: Sequence[Tensor]) -> list[Step]:
     return [step for _, step in zip(actions, episode, strict=False)]
 
 
-def _difference(first: Sequence[Step], then: Sequence[Step], names: Sequence[str], contexts: Sequence[Context]) -> str:
-    """Where the steps of one episode first are others than those of another, in words; nothing where they agree."""
+def _difference(
+    first: Sequence[Step],
+    then: Sequence[Step],
+    names: Sequence[str],
+    contexts: Sequence[Context],
+    tolerance: float = TOLERANCE,
+) -> str:
+    """Where the steps of one episode first are others than those of another, in words; nothing where they agree.
+
+    Another processor gets tolerance; one that repeats itself does so up to rounding, and noise may be small.
+    """
     both = torch.stack([one.alive & other.alive for one, other in zip(first, then, strict=False)])
     was, now = (_seen(steps, len(both)) for steps in (first, then))
     alive = torch.cat([both[:1], both])[..., None]
     range_ = (was.amax(0) - was.amin(0)).amax(0)
     size = was.abs().amax(dim=(0, 1))
-    allowed = torch.maximum(TOLERANCE * range_ + ROUNDING * size, TOLERANCE * ROUNDING * size.max())
+    allowed = torch.maximum(tolerance * range_ + ROUNDING * size, TOLERANCE * ROUNDING * size.max())
     beyond = torch.where(alive, (now - was).abs() / allowed.clamp(min=1e-30), torch.zeros(()))
     apart = (beyond > 1).any(-1).any(-1)
     if not apart.any():

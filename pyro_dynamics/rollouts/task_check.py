@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import DelayObservation, StickyAction, TimeLimit
 from torch import Tensor
 
 from pyro_dynamics.environments.layers import layers
 from pyro_dynamics.errors import EnvironmentFault, UserError
+from pyro_dynamics.rollouts.lockstep_check import compare_alone
 from pyro_dynamics.rollouts.rollout import OnFault, Step, rollout, uniform_policy
 from pyro_dynamics.rollouts.training import record
 from pyro_dynamics.seeding import derive_generator, derive_seed
@@ -32,9 +33,11 @@ JUMP = 1.5
 """An observation jumps if it changes by so many times the most that it does in steps that end no episode."""
 TOLERANCE = 1e-3
 """Rewards agree if they differ by less than this share of the largest: observations are rounded to float32."""
+REPEATS = 1e-6
+"""A simulator repeats itself to nearly the last digit of float32: noise of a sensor may be smaller than TOLERANCE."""
 
 
-def check_task(task: Task, envs: VectorEnv, seed: int, length: int) -> list[str]:
+def check_task(task: Task, envs: SyncVectorEnv, seed: int, length: int) -> list[str]:
     """Compare a task with what its environments do under random actions.
 
     Args:
@@ -45,7 +48,7 @@ def check_task(task: Task, envs: VectorEnv, seed: int, length: int) -> list[str]
 
     Returns:
         Lines to warn with: where the task's reward or termination is another than the environment's own, where an
-        environment does not repeat itself, and where one broke.
+        environment does not repeat itself or goes otherwise alone than beside the others, and where one broke.
 
     Raises:
         UserError: if sizes do not fit, a function cannot be planned with, or every environment breaks.
@@ -85,10 +88,13 @@ def check_task(task: Task, envs: VectorEnv, seed: int, length: int) -> list[str]
         warnings.append(compare_length(steps, envs, length))
         warnings.append(restarts(steps, task))
         unlike = compare_repeats(steps, random_steps(envs, seed, faults.__setitem__, REPEATED))
-        warnings.append(unlike)
+        found = [] if unlike else [compare_alone(steps[:REPEATED], envs, _reset_seeds(seed, envs), REPEATS)]
         if not unlike and not hidden:
             other = random_steps(envs, seed, faults.__setitem__, REPEATED, changed=CHANGED)
-            warnings.append(compare_histories(steps, other, task))
+            found.append(compare_histories(steps, other, task))
+        if not unlike:  # what comes with the number of episodes, such as a curriculum, may have come by now
+            unlike = compare_repeats(steps, random_steps(envs, seed, faults.__setitem__, REPEATED))
+        warnings += [unlike] if unlike else found
     return [warning for warning in warnings if warning]
 
 
@@ -139,8 +145,12 @@ def random_steps(
             return action
         return decide(torch.from_numpy(space.low + space.high).float() - action, choices_of(space))
 
-    seeds = [derive_seed(seed, "task check", "reset", k) for k in range(envs.num_envs)]
-    return [step for _, step in zip(range(most), rollout(envs, policy, seeds, on_fault), strict=False)]
+    episode = rollout(envs, policy, _reset_seeds(seed, envs), on_fault)
+    return [step for _, step in zip(range(most), episode, strict=False)]
+
+
+def _reset_seeds(seed: int, envs: VectorEnv) -> list[int]:
+    return [derive_seed(seed, "task check", "reset", k) for k in range(envs.num_envs)]
 
 
 def compare_rewards(ours: Tensor, own: Tensor, contexts: Sequence[object], step: Tensor) -> str:
@@ -216,7 +226,7 @@ def compare_repeats(first: Sequence[Step], again: Sequence[Step]) -> str:
     for one, other in pairs:
         both = one.alive & other.alive
         apart = (_seen(one) - _seen(other)).abs() / size
-        if (apart[both] > TOLERANCE).any():
+        if (apart[both] > REPEATS).any():
             break
     else:
         return ""
@@ -227,8 +237,9 @@ def compare_repeats(first: Sequence[Step], again: Sequence[Step]) -> str:
     )
     return (
         f"{what}: so does a wrapper with running statistics (such as NormalizeObservation), whose state no checkpoint "
-        "keeps, and noise that is not drawn from self.np_random; what is learned will not hold, and no run can be "
-        "repeated: take the wrapper off (states are normalised here anyway), or draw from self.np_random"
+        "keeps, noise that is not drawn from self.np_random, and a curriculum that counts episodes; what is learned "
+        "will not hold, and no run can be repeated: take such a wrapper or curriculum off (states are normalised here "
+        "anyway), and draw from self.np_random"
     )
 
 

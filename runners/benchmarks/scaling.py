@@ -90,8 +90,11 @@ class Room(gymnasium.Env):
 
 def of_state(entries: int) -> Family:
     """The slopes, with an observation of another size, and a reward that costs little."""
-    task = BoxTask(Room(entries), reward=lambda state, action, next_state: next_state[..., 0])
-    return replace(find_family(speed.FAMILY), task=lambda: task)
+
+    def task() -> BoxTask:
+        return BoxTask(Room(entries), reward=lambda state, action, next_state: next_state[..., 0])
+
+    return replace(find_family(speed.FAMILY), task=task)
 
 
 def table(recording: Recording) -> str:

@@ -186,7 +186,6 @@ def require_own(folder: RunFolder, family: Family) -> None:
     task = family.make_task()
     if (trained_in := EnvironmentRecord.load(folder.path)) is not None:
         trained_in.require_same_task(folder.path, family)
-    folder.require_sizes(len(family.train), task.state_dim, task.action_dim)
     trained = {row["environment"]: row["context"] for row in folder.metrics()}
     there = [trained[k] for k in sorted(trained)]
     rows, own = ([tuple(np.atleast_1d(context)) for context in contexts] for contexts in (there, family.train))
@@ -196,6 +195,7 @@ def require_own(folder: RunFolder, family: Family) -> None:
             f"{folder.path} was trained under {family.axis} {before}, and the family {family.name} has {now} now: give "
             "the family another name or train in another folder"
         )
+    folder.require_sizes(len(family.train), task.state_dim, task.action_dim)  # which names environments by number
 
 
 def environment_changes(

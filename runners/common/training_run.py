@@ -135,6 +135,8 @@ def train_run(
         if folder.last_round is None:
             keep_environment(folder, config, family, step_limit)
         own = family_of(folder, config)
+        if resume:  # only now: a family that is another one has been refused
+            warn_of_task(config, family, step_limit)
         warn_of_changes(folder, config, family, step_limit)
         if drawn and folder.last_round:  # the checkpoint is over the environments of all its rounds
             group.extend(build_group(config, family_of_rounds(config, folder.last_round), actions))

@@ -407,6 +407,17 @@ def wrong():
     return 3
 def broken():
     raise ZeroDivisionError("their own fault")
+def reward(state, action, next_state):
+    return -next_state[..., 0]
+def of_mass(mass):
+    return FAMILIES["hopper-mass"]
+class Simulator:
+    def __init__(self, friction):
+        self.friction = friction
+def with_word(*, word):
+    return FAMILIES["hopper-mass"]
+def with_defaults(mass=1.0, *more):
+    return FAMILIES["hopper-mass"]
 """
 
 
@@ -419,11 +430,16 @@ def test_a_family_is_loaded_from_a_module_in_the_current_folder(
     (tmp_path / "someones_broken.py").write_text("import a_module_that_is_missing")
     assert find_family("someones_families:good").name == "hopper-mass"
     assert find_family("someones_families:ready").name == "ant-gain"
+    assert find_family("someones_families:with_defaults").name == "hopper-mass"
     for text, words in (
         ("someones_familys:good", "no module 'someones_familys'"),
         ("someones_families.sub:good", "no module 'someones_families.sub'"),
         ("someones_families:best", "has no 'best'"),
         ("someones_families:wrong", "gives a int, not a pyro_dynamics.Family"),
+        *(
+            (f"someones_families:{name}", rf"'someones_families:{name}' needs arguments \(missing a required")
+            for name in ("reward", "of_mass", "Simulator", "with_word")
+        ),
         ("someones families:good", "package.module:callable"),
         ("someones_families:", "package.module:callable"),
     ):

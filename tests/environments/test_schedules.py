@@ -108,3 +108,17 @@ def test_a_course_is_followed_step_by_step() -> None:
     env.reset(seed=0)
     seen = [env.step(0 * env.action_space.sample())[4]["context"] for _ in range(6)]
     assert seen == pytest.approx([1.0, 1.1, 1.2, 1.3, 1.4, 1.4])
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        (30, "the schedule changes at steps 40 to 60, and that never comes: the episode has 30 steps"),
+        (40, "the schedule changes at steps 40 to 60, and that never comes: the episode has 40 steps"),
+        (60, "the schedule changes at step 60, and that never comes: the episode has 60 steps"),
+        (61, ""),
+    ],
+)
+def test_changes_after_the_last_step_are_named(steps: int, words: str) -> None:
+    assert Schedule(((0, 3.0), (40, 9.0), (60, 3.0))).unreached(steps) == words
+    assert Schedule.constant(3.0).unreached(1) == ""

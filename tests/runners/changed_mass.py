@@ -1,5 +1,6 @@
 """A point mass whose family its user changes after a training: each function makes it in one other way."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ def trained() -> Family:
 
 
 def again() -> Family:
-    """The same, written anew, with another reward to plan for and other contexts to test on."""
-    made = family(PointMass, lambda state, action, next_state: -next_state[..., 0], names=NAMES)
+    """The same, written anew, with other contexts to test on."""
+    made = family(PointMass, lambda state, action, next_state: reward(state, action, next_state), names=NAMES)
     return Family(made.name, made.environment, "drag", "1/s", made.train, (1.5,), made.task)
 
 
@@ -168,6 +169,46 @@ def has_other_features() -> Family:
     return Family(
         made.name, PointMass, "drag", "1/s", made.train, made.test, lambda: Doubled(PointMass(), reward, names=NAMES)
     )
+
+
+def has_another_reward() -> Family:
+    made = trained()
+    return replace(made, task=lambda: BoxTask(PointMass(), lambda *step: -reward(*step), names=NAMES))
+
+
+def has_costly_actions() -> Family:
+    made = trained()
+
+    def costly(state: Any, action: Any, next_state: Any) -> Any:
+        return reward(state, action, next_state) - 1e-3 * action.square().sum(-1)
+
+    return replace(made, task=lambda: BoxTask(PointMass(), costly, names=NAMES))
+
+
+def ends_far_away() -> Family:
+    """Ends where the first steps do not come."""
+    made = trained()
+
+    def ends(state: Any, action: Any, next_state: Any) -> Any:
+        return next_state[..., :2].norm(dim=-1) > 3.0
+
+    return replace(made, task=lambda: BoxTask(PointMass(), reward, ends, names=NAMES))
+
+
+def has_fewer() -> Family:
+    return replace(trained(), train=(0.5, 1.0, 2.0))
+
+
+def has_one() -> Family:
+    return replace(trained(), train=(4.0,))
+
+
+def has_more() -> Family:
+    return replace(trained(), train=(*trained().train, 6.0))
+
+
+def is_reordered() -> Family:
+    return replace(trained(), train=trained().train[::-1])
 
 
 class Shaken(PointMass):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,20 @@ def test_a_task_that_gives_the_network_other_numbers_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("family", "now"),
+    [("has_fewer", "0.5 1 2"), ("has_one", "4"), ("has_more", "0.25 0.5 1 2 4 6"), ("is_reordered", "4 2 1 0.5 0.25")],
+)
+def test_other_contexts_are_named(family: str, now: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    become(home, family)
+    words = f"was trained under drag (1/s) 0.25 0.5 1 2 4, and the family point-mass has {now} now"
+    for command in (["adapt", "run", *ADAPT], ["train", "--resume", "run", "--rounds", "2"], ["diagnose", "run"]):
+        assert main(command) == 2
+        message = capsys.readouterr().err.strip()
+        assert words in message
+        assert "\n" not in message
+
+
+@pytest.mark.parametrize(
     ("family", "words"),
     [
         ("is_heavy", "after the same reset and 1 of the same actions speed along"),
@@ -78,6 +93,9 @@ def test_a_task_that_gives_the_network_other_numbers_is_refused(
         ("is_rescaled", "the actions' bounds were 0, 0 to 5, 5 in the training, and are -1, -1 to 1, 1 now"),
         ("is_noisy", "speed along"),
         ("has_other_names", "the names of a state's entries were x, y"),
+        ("has_another_reward", "the task's reward is not the one of the training: a step to the state "),
+        ("has_costly_actions", "the task's reward is not the one of the training"),
+        ("ends_far_away", "ended no episode, and ends one now; what was acted was planned for that one"),
         ("has_another_unit", "the units of the hidden parameters were 1/s in the training, and are 1/min now"),
     ],
 )
@@ -124,6 +142,28 @@ def test_nothing_is_said_where_nothing_is_wrong(
     assert json.loads(Path("run", FILE).read_text())["repeats"] == (run != "is_shaken")
 
 
+def test_the_same_training_again_says_that_its_reward_was_another(tmp_path: Path) -> None:
+    import changed_mass
+
+    settings: dict[str, Any] = {
+        "rounds": 1,
+        "steps": 10,
+        "out": tmp_path / "run",
+        "offline": {"min_steps": 20},
+        "controller": {"horizon": 3},
+        "planner_config": {"candidates": 10, "elites": 3},
+    }
+    pd.train(replace(changed_mass.trained(), name="edited"), **settings)
+    with pytest.warns(UserWarning, match="the task's reward is not the one of the training"):
+        pd.train(replace(changed_mass.has_another_reward(), name="edited"), **settings)
+
+
+def test_a_resume_checks_the_task_too(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    become(home, "has_another_reward")
+    assert main(["train", "--resume", "run", "--rounds", "2"]) == 0
+    assert "warning: the task's reward is not the environment's own" in capsys.readouterr().err
+
+
 def test_runs_of_older_versions_open_as_before(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     become(home, "is_heavy")
     Path("run", FILE).unlink()
@@ -133,7 +173,16 @@ def test_runs_of_older_versions_open_as_before(home: Path, capsys: pytest.Captur
     assert not Path("run", FILE).exists()  # what the environment was in the training is not known now
 
 
-@pytest.mark.parametrize("change", [{"state": []}, {"contexts": [1.0]}, {"reward": "no"}, {"low": None}])
+def test_a_record_without_the_task_is_taken_as_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = become(home, "has_another_reward")
+    kept = json.loads((run / FILE).read_text())
+    del kept["judged"]
+    (run / FILE).write_text(json.dumps(kept))
+    assert main(["adapt", "run", *ADAPT]) == 0
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [{"state": []}, {"contexts": [1.0]}, {"reward": "no"}, {"low": None}, {"judged": 3}])
 def test_a_damaged_file_gets_one_line(change: Any, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = become(home, "trained")
     (run / FILE).write_text(json.dumps(json.loads((run / FILE).read_text()) | change))
