@@ -49,7 +49,7 @@ def sources_of(data: Source | Sequence[Source]) -> list[Source]:
     if hasattr(data, "to_pandas"):
         return [data.to_pandas()]
     one = isinstance(data, str | os.PathLike | pandas.DataFrame | Mapping) or not isinstance(data, Iterable)
-    return [data] if one else list(data)
+    return [data] if one else list(data)  # type: ignore[arg-type]
 
 
 def source_names(data: Source | Sequence[Source]) -> tuple[str, ...]:
