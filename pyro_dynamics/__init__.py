@@ -1,8 +1,10 @@
 """Learn one dynamics model over many environments, and adapt it online: Perez, Such, Karaletsos (2018) in Pyro.
 
-Importing the package registers its environments with Gymnasium, and is light: torch and the rest are imported with the
-first name that needs them.
+Importing the package registers its environments with Gymnasium (a command does it later), and is light: torch and the
+rest are imported with the first name that needs them.
 """
+
+from pyro_dynamics.command_start import is_command  # isort: skip  # first of all: it handles Ctrl-C
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -41,7 +43,8 @@ _MODULES = {
 }
 """Where each name comes from that is imported when it is first asked for (PEP 562)."""
 
-register_all()
+if not is_command():
+    register_all()
 
 
 def __getattr__(name: str) -> Any:

@@ -128,6 +128,20 @@ def whole_number(value: Any, what: str, least: int) -> int:
     return number
 
 
+def real_number(value: Any, what: str) -> float:
+    """A number of Python, numpy or torch.
+
+    Raises:
+        UserError: if it is another thing.
+    """
+    try:
+        if isinstance(value, str | bytes | bool):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise UserError(f"{what} must be a number, not {value!r:.60}") from None
+
+
 def shape_of(values: Any) -> list[int]:
     """The shape of numbers, for a message."""
     return list(values.shape if hasattr(values, "shape") else np.shape(values))

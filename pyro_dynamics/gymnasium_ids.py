@@ -1,7 +1,5 @@
 """A Gymnasium id for every family, registered by strings alone: nothing is imported before one is made."""
 
-from gymnasium.envs.registration import register
-
 SUITE = "pyro_dynamics.environments.suite"
 
 IDS: dict[str, tuple[str, int, str | None]] = {
@@ -40,11 +38,14 @@ def gymnasium_id(family: str) -> str | None:
 
 
 def register_all() -> None:
-    """Register the environments of all families with Gymnasium."""
+    """Register the environments of all families with Gymnasium, once."""
+    from gymnasium.envs.registration import register, registry  # here: it takes long enough for a Ctrl-C
+
     for family, (name, steps, own) in IDS.items():
-        register(
-            f"pyro_dynamics/{name}",
-            entry_point=f"{SUITE}.{own}" if own else "pyro_dynamics.environments.family_env:make_family_env",
-            max_episode_steps=steps,
-            kwargs={} if own else {"family": family},
-        )
+        if f"pyro_dynamics/{name}" not in registry:
+            register(
+                f"pyro_dynamics/{name}",
+                entry_point=f"{SUITE}.{own}" if own else "pyro_dynamics.environments.family_env:make_family_env",
+                max_episode_steps=steps,
+                kwargs={} if own else {"family": family},
+            )

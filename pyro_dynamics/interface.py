@@ -15,8 +15,9 @@ from pyro_dynamics.environments.entry_points import call_maker
 from pyro_dynamics.environments.hidden_parameter import choose_context
 from pyro_dynamics.environments.nominal import nominal_context
 from pyro_dynamics.errors import UserError
-from pyro_dynamics.given_numbers import whole_number
+from pyro_dynamics.given_numbers import real_number, whole_number
 from pyro_dynamics.gymnasium_ids import IDS
+from pyro_dynamics.io.files import path_of
 from pyro_dynamics.io.online_state import load_online
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import file_name
@@ -30,7 +31,9 @@ from pyro_dynamics.runners.common.settings_by_name import (
     fit_config,
     folder_suffix,
     online_config,
+    state_entries,
     train_config,
+    words,
 )
 from pyro_dynamics.runners.common.training_run import train_or_resume
 from pyro_dynamics.runners.fit import default_name as default_fit_name
@@ -88,9 +91,9 @@ def train(
     """
     chosen = named_family(family)
     config = train_config(chosen, preset, seed, settings)
-    start = None if start_from is None else Path(start_from)
+    start = None if start_from is None else path_of(start_from)
     name = default_name(config, start) + folder_suffix(config, settings)
-    path = Path(out) if out is not None else Path("runs") / name
+    path = path_of(out) if out is not None else Path("runs") / name
     with computing(threads):
         folder = train_or_resume(config, path, step_limit=step_limit, tracker=tracker, start_from=start)
     if (folder.last_round or 0) > config.rounds:
@@ -105,14 +108,14 @@ def train(
 def fit(
     data: Source | Sequence[Source],
     *,
-    group: str | None = None,
+    group: str | Sequence[str] | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
     out: str | Path | None = None,
     seed: int = 0,
-    unit: str = "",
+    unit: str | Sequence[str] | None = "",
     hold_out: float = 0.2,
     family: FamilyLike | None = None,
-    angles: Sequence[int] = (),
+    angles: int | str | Sequence[int | str] = (),
     threads: int = 1,
     **settings: Any,
 ) -> OnlineAgent:
@@ -122,15 +125,15 @@ def fit(
 
     Args:
         data: a file or data set, several of them, a pandas ``DataFrame``, or a mapping of names to arrays.
-        group: the column whose values identify the environments; several have commas between them.
+        group: the column whose values identify the environments; several have commas between them, or are a list.
         columns: what the columns are called, where they have other names: ``{"state": ["x", "v"], "action": "push"}``,
             and likewise next_state, reward, episode and step.
         out: folder of the run; by default ``runs/fit-AGENT-SEED``.
         seed: names every random stream.
-        unit: of that column.
+        unit: of that column, or of each.
         hold_out: share of each environment's episodes that is held out.
         family: of the same environment: its features, targets and reward, and its simulator.
-        angles: entries of the state that are angles, in radians or degrees, which wrap.
+        angles: entries of the state that are angles, in radians or degrees, which wrap: numbers or names.
         threads: processor threads.
         settings: fields of ``config.json``, as in :func:`train`.
 
@@ -142,12 +145,16 @@ def fit(
     """
     config = fit_config(seed, settings)
     name = None if family is None else named_family(family)
-    path = Path(out) if out is not None else Path("runs") / default_fit_name(config)
+    path = path_of(out) if out is not None else Path("runs") / default_fit_name(config)
+    group = None if group is None else words(group, "group")
+    called, unit = column_names(columns or {}), "" if unit is None else words(unit, "unit")
+    share = real_number(hold_out, "hold_out")
     with computing(threads):
-        read = read_data(data, group, column_names(columns or {}))
+        read = read_data(data, group, called)
         for note in read.notes:
             warnings.warn(note, stacklevel=2)
-        how: dict[str, Any] = {"unit": unit, "held_out_share": hold_out, "family": name, "angles": angles}
+        entries = state_entries(angles, called, read.transitions.state.shape[1])
+        how: dict[str, Any] = {"unit": unit, "held_out_share": share, "family": name, "angles": entries}
         fit_run(config, read, path, sources=source_names(data), again=True, **how)
     needed = config.agent == "specialist"
     return load(path, context=read.labels[0] if needed else None, seed=seed, threads=threads)
@@ -189,7 +196,7 @@ def load(
             raise UserError(f"parts has no entry {kind!r}: choose among {', '.join(CHOICES)}")
         CHOICES[kind].word_for(part)
     return _opened(
-        Path(path), context=context, checkpoint=checkpoint, seed=seed, threads=threads, online=online, saved=True
+        path_of(path), context=context, checkpoint=checkpoint, seed=seed, threads=threads, online=online, saved=True
     )
 
 

@@ -288,7 +288,7 @@ class OnlineAgent:
         Raises:
             UserError: if something else is there already.
         """
-        save_online(self._run, Path(path), self.state_dict())
+        save_online(self._run, path, self.state_dict())
 
     def state_dict(self) -> dict[str, Any]:
         """Where the belief stands, the last plan and the random streams: tensors and plain values."""

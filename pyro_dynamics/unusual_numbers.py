@@ -77,17 +77,23 @@ def far_actions(low: np.ndarray, high: np.ndarray, action: np.ndarray) -> tuple[
 def lost_digits(state: np.ndarray, next_state: np.ndarray, names: Sequence[str] = ()) -> str:
     """A warning where float32 cannot hold the changes of a large number; else nothing.
 
+    Rounding counts beside the spread of the changes, as networks standardise them; where all are the same, such as
+    those of a time stamp or a counter, what float32 makes of them counts beside their size.
+
     Args:
         state: ``[N, S]``, float64 where they are known so well.
         next_state: ``[N, S]``.
         names: of the S entries.
     """
-    spread = np.asarray(next_state - state, np.float64).std(0)
-    rounding = np.finfo(np.float32).eps * np.maximum(abs(state), abs(next_state)).max(0)
+    change, largest = np.asarray(next_state - state, np.float64), np.maximum(abs(state), abs(next_state)).max(0)
+    made = np.asarray(next_state, np.float32).astype(np.float64) - np.asarray(state, np.float32) - change
+    constant = np.ptp(change, axis=0) <= 8 * np.finfo(np.float64).eps * largest  # as float64 rounds it
+    spread = np.where(constant, abs(change).mean(0), change.std(0))
+    rounding = np.where(constant, abs(made).max(0), np.finfo(np.float32).eps * largest)
     found = [
         f"{_name(names, entry)} (about {abs(state[:, entry]).max():.3g}, whose changes of {spread[entry]:.2g} float32 "
         f"rounds to {rounding[entry]:.2g})"
-        for entry in np.flatnonzero((rounding > DIGITS * spread) & (spread > 0))
+        for entry in np.flatnonzero((rounding > DIGITS * spread) & (spread > 0))  # what stands still loses nothing
     ]
     if not found:
         return ""

@@ -63,6 +63,7 @@ def main(arguments: Sequence[str]) -> None:
     for folder, config in zip(folders, configs, strict=True):
         family_of(folder, config)
         folder.checkpoint()  # refuses a run whose parts are of several
+    refuse_twice(folders)
     curves: dict[str, list[list[float]]] = defaultdict(list)
     for name, run in zip(names(configs), returns, strict=True):
         curves[name].append(run)
@@ -77,6 +78,15 @@ def main(arguments: Sequence[str]) -> None:
         later = [run[flags.since :] for run in runs]
         print(f"{name:<{width}}{len(runs):>5}  " + "  ".join(f"{sum(run) / len(run):.1f}" for run in later if run))
     print(f"figure: {flags.out}")
+
+
+def refuse_twice(folders: Sequence[RunFolder]) -> None:
+    """Raises :class:`UserError` where two folders hold the same run, as a copy or a zip does: it would count twice."""
+    rows = [folder.metrics() for folder in folders]
+    for at, folder in enumerate(folders):
+        first = rows.index(rows[at])
+        if first < at:
+            raise UserError(f"{folders[first].path} and {folder.path} are one run, to the last digit: name it once")
 
 
 def names(configs: Sequence[RunConfig]) -> list[str]:

@@ -4,13 +4,17 @@ import errno
 import importlib
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
+from pyro_dynamics.command_start import is_interruptible
 from pyro_dynamics.errors import PartFault, UserError
+from pyro_dynamics.gymnasium_ids import register_all
 from pyro_dynamics.runners.common.lasting_output import outlast_readers
 from pyro_dynamics.runners.common.opened_zips import with_opened_zips
 from pyro_dynamics.runners.common.renamed import with_new_names
@@ -37,6 +41,8 @@ COMMANDS = {
 RESUMED: set[tuple[str, ...]] = {("adapt",), ("reproduce",), ("sweep",), ("track",)}
 RESUMED |= {("benchmark", name) for name in ("belief", "cadm", "ceiling")}
 """The commands that keep what they have made when they are stopped, by their first words; `train` says it itself."""
+STOPS: list[KeyboardInterrupt] = []
+"""The interrupts of this process, if it is a command."""
 NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG")}
 """A full disk, an exhausted quota, or a file-size limit."""
 LIMITS = NO_ROOM | {getattr(errno, name) for name in ("EACCES", "EPERM", "EROFS", "ENAMETOOLONG", "EIO")}
@@ -70,6 +76,7 @@ def run(command: str, arguments: Sequence[str]) -> int:
     """Run the module of ``command``; a :class:`UserError` becomes one line and exit code 2."""
     try:
         with system_limits(), users_settings_kept():
+            register_all()
             runner = importlib.import_module(f"pyro_dynamics.runners.{command}")
             code = runner.main(with_new_names(with_opened_zips(with_home(arguments)))) or 0
             sys.stdout.flush()  # here, where an error of a full disk can still be reported
@@ -81,7 +88,7 @@ def run(command: str, arguments: Sequence[str]) -> int:
     except UserError as mistake:
         return fail(str(mistake))
     except (KeyboardInterrupt, Exception) as fault:
-        stop = stop_behind(fault)
+        stop = stop_behind(fault) or next(iter(STOPS), None)
         if stop is None:
             raise
         sys.stderr.write(f"\nstopped: {continuation(command, arguments, stop)}\n")
@@ -108,10 +115,19 @@ def continuation(command: str, arguments: Sequence[str], stop: KeyboardInterrupt
 def stand_alone() -> None:
     """Of a process that is a command: no windows, and a reader of its output that leaves does not end its work.
 
-    A notebook hands its own backend down to its shell, where it may not be installed.
+    A notebook hands its own backend down to its shell, where it may not be installed. Interrupts are noted, unless a
+    shell has them ignored.
     """
     os.environ["MPLBACKEND"] = "agg"
     outlast_readers()
+    if is_interruptible():
+        signal.signal(signal.SIGINT, noted_interrupt)
+
+
+def noted_interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise the interrupt, and keep it: libraries that were just being imported may lose it behind their own error."""
+    STOPS.append(KeyboardInterrupt())
+    signal.default_int_handler(number, frame)
 
 
 def with_home(arguments: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ C_SOURCES += ["benchmarks/avx2_only.c"]
 
 FLOORS = [
     {
-        *("errors", "version", "data_files", "parameters", "cuda_graphs", "gymnasium_ids"),
+        *("errors", "version", "data_files", "parameters", "cuda_graphs", "gymnasium_ids", "command_start"),
         *("given_numbers", "progress_lines", "registry", "seeding"),
     },
     {"tasks", "transitions", "processor", "unusual_numbers"},

@@ -1,7 +1,10 @@
 """Commands that are stopped by Ctrl-C: one line that says what to do, exit code 130, and nothing lost."""
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -150,3 +153,47 @@ def test_agents_of_every_kind_can_be_pickled(agent: str, tmp_path: Path) -> None
     state = np.zeros(3, dtype=np.float32)
     twin = pickle.loads(pickle.dumps(made))
     assert np.array_equal(made.act(state), twin.act(state))
+
+
+STARTING = """
+import builtins, os, signal
+imported, seen = builtins.__import__, []
+def stopping(name, *rest, **how):
+    if name == {name!r} and not seen:
+        seen.append(name)
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            if {lost}:
+                raise ImportError("initialization failed") from None
+            raise
+    return imported(name, *rest, **how)
+builtins.__import__ = stopping
+"""
+BEGAN = {"importlib": False, "pathlib": False, "torch": True, "pyro_dynamics.environments": True, "numpy": True}
+"""Whether the command has begun when one of these is imported."""
+
+
+@pytest.mark.parametrize("name", BEGAN)
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("how", ["module", "script"])
+def test_a_stop_while_libraries_are_imported_is_one_line(name: str, lost: bool, how: str, tmp_path: Path) -> None:
+    """Also where a C extension that was just being imported loses the interrupt behind an error of its own."""
+    (tmp_path / "sitecustomize.py").write_text(STARTING.format(name=name, lost=lost))
+    script = tmp_path / "pyro-dynamics"  # as pip writes it
+    script.write_text("import sys\nfrom pyro_dynamics.runners.main import main\nsys.exit(main())\n")
+    home = str(Path(pyro_dynamics.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), home])}
+    command = [sys.executable, *([str(script)] if how == "script" else ["-m", "pyro_dynamics"]), "families"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    words = ANEW if BEGAN[name] else "before the command began"
+    assert (ran.returncode, ran.stderr.strip()) == (130, f"stopped: {words}"), ran.stdout
+
+
+@pytest.mark.parametrize(
+    "program", ["import pyro_dynamics", "from pyro_dynamics.runners.main import main; main(['families'])"]
+)
+def test_programs_that_import_the_package_keep_their_ctrl_c(program: str) -> None:
+    check = "import signal; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler; import gymnasium"
+    made = "assert 'pyro_dynamics/HopperMass-v0' in gymnasium.registry"
+    subprocess.run([sys.executable, "-c", f"{program}\n{check}\n{made}"], check=True, capture_output=True)

@@ -79,6 +79,26 @@ def test_digits_that_float32_loses(offset: float, scale: float, lost: bool, rng:
 
 
 @pytest.mark.parametrize(
+    ("start", "step", "lost"),
+    [
+        (1.7e9, 0.02, True),  # a time stamp
+        (2.5e8, 1.0, True),  # a counter, which float32 holds to 16.7 million
+        (-6e8, -7.0, True),
+        (86400.0, 1e-3, True),
+        (1e7, 1.0, False),
+        (2.0**26, 8.0, False),  # float32 holds these
+        (0.0, 0.02, False),
+        (1.7e9, 0.0, False),
+    ],
+)
+def test_a_step_that_is_always_the_same_is_lost_where_float32_changes_it(start: float, step: float, lost: bool) -> None:
+    path = np.stack([start + step * np.arange(1001), np.sin(np.arange(1001))], 1)
+    said = lost_digits(path[:-1], path[1:], ["time", "x"])
+    assert (f"time (about {abs(path[:-1, 0]).max():.3g}, whose changes of {abs(step):.2g} float32" in said) is lost
+    assert bool(said) is lost
+
+
+@pytest.mark.parametrize(
     ("turn", "low"), [(2 * math.pi, -math.pi), (2 * math.pi, 0.0), (360.0, -180.0), (360.0, 0.0), (1.0, 0.0)]
 )
 def test_an_angle_that_jumps_is_found(turn: float, low: float, rng: np.random.Generator) -> None:

@@ -100,6 +100,9 @@ def require_groupable(where: str, name: str, array: np.ndarray, rows: int) -> No
         )
     if array.dtype.kind not in "iufbU":
         raise UserError(f"{where}: {name} holds {array.dtype}, and rows are grouped by numbers or text")
+    bad = np.flatnonzero(~np.isfinite(array)) if array.dtype.kind == "f" else np.zeros(0, int)
+    if len(bad):
+        raise UserError(f"{where}: {name} is {array[bad[0]]} in row {bad[0]} ({len(bad)} of {rows} rows)")
 
 
 def steps(where: str, array: np.ndarray) -> np.ndarray:

@@ -30,6 +30,12 @@ def hold_out(data: LoggedData, share: float, seed: int) -> torch.Tensor:
     Raises:
         UserError: if an environment has too few transitions, or nothing says which follow on one another.
     """
+    if len(data.labels) * FEWEST > len(data.episode) and len(data.labels) > 1:
+        raise UserError(
+            f"{data.column} has {len(data.labels)} different values in {len(data.episode)} rows, and each environment "
+            f"needs {FEWEST} rows or more: round a quantity that was measured to the values that were meant, or name "
+            "another column by --group"
+        )
     kept = torch.zeros(len(data.episode), dtype=torch.bool)
     for k, name in enumerate(data.labels):
         own = (data.transitions.environment == k).nonzero().squeeze(1)

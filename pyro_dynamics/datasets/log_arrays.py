@@ -13,7 +13,7 @@ from pyro_dynamics.datasets.columns import as_array, episodes, out_of_cells, pla
 from pyro_dynamics.datasets.continuity import fitted_together
 from pyro_dynamics.datasets.environments_of_rows import alternation, changes_of_group, episodes_of_ends
 from pyro_dynamics.datasets.file_kinds import unreadable
-from pyro_dynamics.datasets.logged_data import ENVIRONMENT, Log
+from pyro_dynamics.datasets.logged_data import Log, grouping_names
 from pyro_dynamics.datasets.next_states import with_next_states
 from pyro_dynamics.datasets.other_names import by_other_names, ends_of_episodes, only_terminations
 from pyro_dynamics.errors import UserError, first_line
@@ -200,8 +200,7 @@ def _grouping(columns: Mapping[str, np.ndarray], group: str | None) -> list[np.n
 
 def _wanted(columns: Mapping[str, np.ndarray], group: str | None) -> list[str]:
     """The names of those."""
-    wanted = group or ENVIRONMENT
-    return [name for name in ([wanted] if wanted in columns else wanted.split(",")) if name in columns]
+    return [name for name in grouping_names(columns, group) if name in columns]
 
 
 def refuse_other_lengths(where: str, rows: int, arrays: Mapping[str, np.ndarray]) -> None:

@@ -1,6 +1,6 @@
 """Logged transitions, and how they are grouped into environments."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyro_dynamics.datasets.columns import require_groupable
 from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
@@ -16,6 +17,9 @@ from pyro_dynamics.unusual_numbers import lost_digits, other_units, repeated
 
 ENVIRONMENT = "environment"
 """The default column that identifies environments."""
+ROUNDING = 1e-6
+"""Quantities whose difference is at most this share of them are one, such as 0.3 in a file of float32 and in another.
+"""
 
 
 @dataclass(frozen=True)
@@ -108,17 +112,27 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
     Args:
         logs: at least one.
         group: the column to group by, or several of quantities, written mass,damping. Without it that is
-            ``environment`` where every log has it; else several logs are an environment each.
+            ``environment`` where the logs have it; else several logs are an environment each.
         one_alone: whether a single log without such a column may be an environment too.
 
     Raises:
         UserError: if the logs do not go together, or there is no such column in one of them.
     """
     refuse_other_sizes(logs)
-    if group is None and all(ENVIRONMENT in log.columns for log in logs):
+    if group is not None:
+        group = ",".join(grouping_names(logs[0].columns, group))
+    having = [log.name for log in logs if ENVIRONMENT in log.columns]
+    if group is None and having:
+        for log in logs:
+            if ENVIRONMENT not in log.columns:
+                raise UserError(
+                    f"{having[0]} has a column {ENVIRONMENT}, and {log.name} has none: add it there, or rename it "
+                    "where it is: then each source is an environment"
+                )
         group = ENVIRONMENT
     if group is not None or (len(logs) == 1 and not one_alone):
         columns = [_column(log, group) for log in logs]
+        refuse_other_kinds(logs, columns, group or ENVIRONMENT)
     else:
         columns = [np.full(len(log), name) for log, name in zip(logs, _short_names(logs), strict=True)]
     labels, index = _labels(np.concatenate(columns))
@@ -133,6 +147,9 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
     lost = (lost_digits(log.state, log.next_state) for log in logs)  # before they are rounded to float32
     notes = [note for log in logs for note in log.notes]
     notes += [f"{log.name}: {words}" for log, words in zip(logs, lost, strict=True) if words]
+    if not rewarded and (some := [log.name for log in logs if log.reward is not None]):
+        others = ", ".join(log.name for log in logs if log.reward is None)
+        notes.append(f"rewards are in {', '.join(some)}, and not in {others}: none are used")
     rows = (part.numpy() for part in (data.state, data.action, data.next_state, data.environment))
     notes += [words for words in (repeated(*rows), other_units(_blocks(logs, data, labels))) if words]
     episodic = all(log.episode is not None for log in logs)
@@ -142,15 +159,32 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
 def _blocks(logs: Sequence[Log], data: Transitions, labels: Sequence[Context]) -> dict[str, np.ndarray]:
     """The states of each log, and of each environment, by what they are called."""
     several = {log.name: log.state for log in logs} if len(logs) > 1 else {}
-    environment = data.environment.numpy()
-    return several | {f"environment {label(one)}": data.state.numpy()[environment == k] for k, one in enumerate(labels)}
+    counts = data.environment.bincount(minlength=len(labels)).tolist()
+    states = data.state[data.environment.argsort(stable=True)].split(counts)  # once, however many there are
+    return several | {f"environment {label(one)}": part.numpy() for one, part in zip(labels, states, strict=True)}
+
+
+def grouping_names(columns: Collection[str], group: str | None) -> list[str]:
+    """The names of the columns to group by: one, or several with commas between them.
+
+    Raises:
+        UserError: if there is no name among commas and spaces.
+    """
+    group = ENVIRONMENT if group is None else group
+    if group in columns:
+        return [group]
+    names = list(dict.fromkeys(name.strip() for name in group.split(",") if name.strip()))
+    if not names:
+        raise UserError(f"the column to group by is {group!r}, which is no name: name one, or leave it out")
+    return names
 
 
 def _column(log: Log, group: str | None) -> np.ndarray:
     """What each row of a log is grouped by, ``[n]``; ``[n, P]`` for P columns of quantities."""
-    if group is not None and "," in group and group not in log.columns:
-        parts = [_column(log, part) for part in group.split(",")]
-        names = [name for name, part in zip(group.split(","), parts, strict=True) if part.dtype.kind != "f"]
+    several = grouping_names(log.columns, group)
+    if len(several) > 1:
+        parts = [_column(log, part) for part in several]
+        names = [name for name, part in zip(several, parts, strict=True) if part.dtype.kind != "f"]
         if names:
             raise UserError(f"{log.name}: {names[0]} holds no floats: only quantities are grouped by several at once")
         return np.stack(parts, axis=1)
@@ -161,9 +195,7 @@ def _column(log: Log, group: str | None) -> np.ndarray:
             "by --group, or give a file for each environment"
         )
     values = log.columns[group]
-    bad = np.flatnonzero(~np.isfinite(values)) if values.dtype.kind == "f" else np.zeros(0, int)
-    if len(bad):
-        raise UserError(f"{log.name}: {group} is {values[bad[0]]} in row {bad[0]} ({len(bad)} of {len(log)} rows)")
+    require_groupable(log.name, group, values, len(log))
     return values + 0.0 if values.dtype.kind == "f" else values  # which turns -0 into 0
 
 
@@ -178,12 +210,27 @@ def _short_names(logs: Sequence[Log]) -> list[str]:
 
 def _labels(values: np.ndarray) -> tuple[tuple[Context, ...], np.ndarray]:
     """Labels in order, and which of them each row has: quantities are floats; whole numbers and text are names."""
+    if values.dtype.kind == "f":
+        values = np.apply_along_axis(_as_one, 0, values)
     unique, index = np.unique(values, return_inverse=True, axis=0)
     if values.ndim == 2:
         return tuple(tuple(map(float, row)) for row in unique), index.reshape(-1)
     if values.dtype.kind == "f":
         return tuple(float(value) for value in unique), index
     return tuple(str(value) for value in unique.tolist()), index
+
+
+def _as_one(values: np.ndarray) -> np.ndarray:
+    """Quantities ``[N]``, where those that are the same but for rounding are the shortest: 0.3 for 0.1 + 0.2."""
+    unique, index = np.unique(values, return_inverse=True)
+    groups: list[list[float]] = []
+    for value in unique.tolist():
+        if groups and value - groups[-1][0] <= ROUNDING * abs(value):
+            groups[-1].append(value)
+        else:
+            groups.append([value])
+    shortest = [min(group, key=lambda one: len(repr(one))) for group in groups for _ in group]
+    return np.array(shortest)[index]
 
 
 def _transitions(log: Log, environment: np.ndarray, rewarded: bool) -> tuple[Transitions, Tensor]:
@@ -240,6 +287,17 @@ def _counted(pieces: np.ndarray) -> np.ndarray:
 def _begins(*columns: np.ndarray) -> np.ndarray:
     """Whether a row differs in one of the columns from the row before it, ``[n]``; the first does."""
     return np.concatenate([[True], np.any([column[1:] != column[:-1] for column in columns], axis=0)])
+
+
+def refuse_other_kinds(logs: Sequence[Log], columns: Sequence[np.ndarray], group: str) -> None:
+    """Raises :class:`UserError` where a group is quantities in one log and names in another."""
+    kinds = [column.dtype.kind for column in columns]
+    if "f" in kinds and {"U", "b"} & set(kinds):  # whole numbers go with either
+        numbers, names = kinds.index("f"), next(place for place, kind in enumerate(kinds) if kind in "Ub")
+        raise UserError(
+            f"{group} is a number in {logs[numbers].name}, such as {columns[numbers][0]}, and text in "
+            f"{logs[names].name}, such as {str(columns[names][0])!r}: write the same in both"
+        )
 
 
 def refuse_other_sizes(logs: Sequence[Log]) -> None:

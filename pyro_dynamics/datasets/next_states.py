@@ -12,6 +12,8 @@ RANDOM = 0.8
 """Rows are not in order where the squared changes of all entries are this share of those between rows at random."""
 FEWEST = 50
 """Rows by which that is judged."""
+SHORT = 10
+"""Steps do not go back more often than once in so many rows, unless an episode begins."""
 
 
 def with_next_states(log: Log, grouping: Sequence[np.ndarray]) -> Log:
@@ -25,7 +27,7 @@ def with_next_states(log: Log, grouping: Sequence[np.ndarray]) -> Log:
         grouping: columns that environments differ in, each ``[N]``.
 
     Raises:
-        UserError: if no row continues another one, or two rows are the same step.
+        UserError: if no row continues another one, two rows are the same step, or episodes without numbers alternate.
     """
     keys = [np.unique(column, return_inverse=True)[1] for column in grouping]
     if log.episode is not None:
@@ -40,6 +42,8 @@ def with_next_states(log: Log, grouping: Sequence[np.ndarray]) -> Log:
         counted = np.diff(log.step[order].astype(np.int64))
         if log.episode is not None:
             _refuse_repeated(log, order, same & (counted == 0))
+        else:
+            _refuse_alternating(log, order, same, counted)
         same &= counted == 1
     kept = np.flatnonzero(same)
     if not len(kept):
@@ -82,4 +86,22 @@ def _refuse_repeated(log: Log, order: np.ndarray, repeated: np.ndarray) -> None:
         raise UserError(
             f"{log.name}: rows {rows[0]} and {rows[1]} are both step {log.step[rows[0]]} of one episode: name the "
             "column that distinguishes environments by --group, or count episodes through"
+        )
+
+
+def _refuse_alternating(log: Log, order: np.ndarray, same: np.ndarray, counted: np.ndarray) -> None:
+    """Rows of several episodes in turn, as a vector environment gives them, are not known by their steps alone.
+
+    Then steps stay, or often go back, and no episode begins there. A piece of an episode may well follow another one.
+    """
+    assert log.step is not None
+    inside = same & (log.step[order][1:] > log.step.min())
+    stays, back = inside & (counted == 0), inside & (counted < 0)
+    if stays.any() or back.sum() * SHORT > len(log):
+        at = int((stays if stays.any() else back).argmax())
+        steps = " and ".join(str(log.step[row]) for row in order[at : at + 2])
+        raise UserError(
+            f"{log.name}: rows {order[at]} and {order[at + 1]} of one environment are the steps {steps}, so that its "
+            "episodes alternate, or its rows are not in order: give a column episode, or name the column that "
+            "distinguishes environments by --group"
         )

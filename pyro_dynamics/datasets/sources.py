@@ -1,8 +1,7 @@
 """Logged data wherever it is: files by their kind, Minari data sets, tables and arrays in memory."""
 
 import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pandas
@@ -15,6 +14,7 @@ from pyro_dynamics.datasets.logged_data import Log, LoggedData, group_logs
 from pyro_dynamics.datasets.minari_data import read_minari
 from pyro_dynamics.datasets.table_data import TABLES, ending, log_of_table, read_table
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.io.files import path_of
 
 Source: TypeAlias = str | os.PathLike[str] | pandas.DataFrame | Mapping[str, Any]
 """A file, a folder or an id; a table; or arrays by name."""
@@ -40,14 +40,16 @@ def read_data(
     sources = sources_of(data)
     if not sources:
         raise UserError(f"name a file ({READ}), or a LeRobot or Minari data set")
-    return group_logs([read_log(source, group, names) for source in sources], group)
+    called = [IN_MEMORY] if len(sources) == 1 else [f"source {i + 1}" for i in range(len(sources))]
+    return group_logs([read_log(one, group, names, name) for one, name in zip(sources, called, strict=True)], group)
 
 
 def sources_of(data: Source | Sequence[Source]) -> list[Source]:
     """One source or several as a list; a table of polars, pyarrow or Hugging Face is one of pandas."""
     if hasattr(data, "to_pandas"):
         return [data.to_pandas()]
-    return [data] if isinstance(data, str | os.PathLike | pandas.DataFrame | Mapping) else list(data)
+    one = isinstance(data, str | os.PathLike | pandas.DataFrame | Mapping) or not isinstance(data, Iterable)
+    return [data] if one else list(data)  # type: ignore[arg-type]
 
 
 def source_names(data: Source | Sequence[Source]) -> tuple[str, ...]:
@@ -55,20 +57,28 @@ def source_names(data: Source | Sequence[Source]) -> tuple[str, ...]:
     return tuple(str(one) if isinstance(one, str | os.PathLike) else IN_MEMORY for one in sources_of(data))
 
 
-def read_log(source: Source, group: str | None = None, names: ColumnNames | None = None) -> Log:
+def read_log(
+    source: Source, group: str | None = None, names: ColumnNames | None = None, in_memory: str = IN_MEMORY
+) -> Log:
     """One source, not grouped yet.
+
+    Args:
+        source: what is read.
+        group: the column to group by.
+        names: what its columns are called.
+        in_memory: what it is called if it is a table or arrays in memory.
 
     Raises:
         UserError: if it cannot be read.
     """
     names = names or ColumnNames()
     if isinstance(source, pandas.DataFrame):
-        return log_of_table(IN_MEMORY, source, group, names)
+        return log_of_table(in_memory, source, group, names)
     if isinstance(source, Mapping):
-        return log_of_arrays(IN_MEMORY, source, group, names)
+        return log_of_arrays(in_memory, source, group, names)
     if not isinstance(source, str | os.PathLike):
         raise UserError(f"logged data is a path, a DataFrame or a dict of arrays, not {type(source).__name__}")
-    path = Path(source)
+    path = path_of(source)
     if ending(path) in TABLES and (path.is_file() or not path.exists()):
         return read_table(path, group, names)
     if path.suffix.lower() in ENDINGS and path.is_file():
@@ -81,4 +91,4 @@ def read_log(source: Source, group: str | None = None, names: ColumnNames | None
         return read_lerobot(path, group, names)
     if names.given():
         raise UserError(f"{source} is a Minari data set, whose columns have the names of Minari: leave out the flags")
-    return read_minari(str(source))
+    return read_minari(str(path))

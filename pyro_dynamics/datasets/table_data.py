@@ -17,7 +17,7 @@ from pandas.errors import EmptyDataError, ParserError, ParserWarning
 from pyro_dynamics.data_files import require_file
 from pyro_dynamics.datasets.file_kinds import kind_of, unreadable
 from pyro_dynamics.datasets.log_arrays import VECTORS, ColumnNames, log_of_arrays
-from pyro_dynamics.datasets.logged_data import Log
+from pyro_dynamics.datasets.logged_data import Log, grouping_names
 from pyro_dynamics.errors import UserError, first_line
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
@@ -37,7 +37,7 @@ def read_table(file: Path, group: str | None, names: ColumnNames) -> Log:
     Raises:
         UserError: if it cannot be read, or is not a table of transitions.
     """
-    frame = read_parquet(file) if ending(file) == ".parquet" else read_csv(file)
+    frame = read_parquet(file) if ending(file) == ".parquet" else read_csv(file, group)
     return log_of_table(str(file), frame, group, names)
 
 
@@ -84,8 +84,12 @@ def _vectors(array: np.ndarray) -> np.ndarray:
     return array if listed or array.ndim != 1 else array[:, None]
 
 
-def read_csv(file: Path) -> pandas.DataFrame:
+def read_csv(file: Path, group: str | None = None) -> pandas.DataFrame:
     """A table of text, separated by commas, or by tabs in a ``.tsv``.
+
+    Args:
+        file: its path.
+        group: the column that identifies environments, whose names are taken as they are written.
 
     Raises:
         UserError: if there is none, or a row has more cells than the first line.
@@ -109,7 +113,24 @@ def read_csv(file: Path) -> pandas.DataFrame:
             )
         if len(frame) and frame.iloc[-1].isna().any():
             _refuse_cut(file, len(names), separator)
+        for name in grouping_names(names, group):
+            if name in names and frame.dtypes.iloc[names.index(name)].kind in "iuO":
+                place = names.index(name)
+                frame.isetitem(place, _as_written(file, separator, place, frame.iloc[:, place]))
         return frame
+
+
+def _as_written(file: Path, separator: str, place: int, read: pandas.Series) -> pandas.Series:
+    """A column of names: 007 is not 7, and None or NA is a name among others; as it was read where that is the same."""
+    with _text(file) as text:
+        (_, cells), *_ = pandas.read_csv(
+            text, sep=separator, index_col=False, usecols=[place], dtype=str, keep_default_na=False,
+            skipinitialspace=True,
+        ).items()  # fmt: skip
+    cells = cells.str.strip()
+    if read.dtype.kind == "O":
+        return cells.where(cells != "", None)
+    return cells if (cells != read.astype(str)).any() else read
 
 
 def _text(file: Path) -> TextIO:

@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 
+def path_of(path: Any) -> Path:
+    """A path as a user gives it: ``~`` is the home folder.
+
+    Raises:
+        UserError: if it is something else.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise UserError(f"a path is text or a pathlib.Path, not {path!r:.60}")
+    found = Path(path)
+    return found.expanduser() if found.parts[:1] == ("~",) else found
+
+
 def make_folder(path: Path) -> Path:
     """Make a folder, and those above it, before the work whose results it shall hold.
 

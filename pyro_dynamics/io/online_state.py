@@ -8,7 +8,7 @@ from pyro_dynamics.data_files import parse_json
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.checkpoint_files import load_state, save_state
 from pyro_dynamics.io.clutter import without_clutter
-from pyro_dynamics.io.files import make_folder
+from pyro_dynamics.io.files import make_folder, path_of
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.untrusted_folders import require_own_code
 
@@ -17,12 +17,13 @@ PARTS = ("config.json", "environment.json", "data.json", "metrics.jsonl", "learn
 FOLDERS = ("transitions", "checkpoints")
 
 
-def save_online(run: RunFolder, path: Path, state: dict[str, Any]) -> None:
+def save_online(run: RunFolder, place: str | Path, state: dict[str, Any]) -> None:
     """Copy a run to another folder, or leave it where it is, and write the state of a belief beside it.
 
     Raises:
         UserError: if the folder holds something else, or cannot be written.
     """
+    path = path_of(place)
     if path.resolve() != run.path.resolve():
         if path.exists() and (not path.is_dir() or without_clutter(path.iterdir(), path)):
             raise UserError(f"{path} exists already: save to another place")

@@ -1,5 +1,6 @@
 """The folder of a run: configuration, metrics, transitions and checkpoints."""
 
+import json
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +21,8 @@ from pyro_dynamics.transitions import Transitions
 
 DIGESTS = "transitions"
 """Under this name a checkpoint has the SHA-256 of the transitions of each round up to its own."""
+METRICS = "metrics"
+"""Under this name it has that of the metrics of these rounds."""
 
 
 def is_content(path: Path) -> bool:
@@ -33,7 +36,7 @@ class RunFolder:
 
     A round counts once its checkpoint, which is written last, is there; what a killed run left of a later round is
     ignored and written again. A checkpoint of more than 15 MiB has further files, ``round-000.pt.1`` and so on. Each
-    has the SHA-256 of every round's transitions up to its own: what belongs to another run is found out.
+    has the SHA-256 of every round's transitions and metrics up to its own: what belongs to another run is found out.
 
     Args:
         path: the folder.
@@ -133,7 +136,8 @@ class RunFolder:
         write_whole(self._transitions(m), lambda file: np.savez(file, allow_pickle=False, **data.arrays()))
         earlier = [row for row in self.metrics() if row["round"] < m]
         write_json_lines(self.path / "metrics.jsonl", [*earlier, *rows])
-        save_state(self._checkpoint(m), {**state, DIGESTS: [self._digest(n) for n in range(m + 1)]})
+        digests = {DIGESTS: [self._digest(n) for n in range(m + 1)], METRICS: self._metrics_digest(m)}
+        save_state(self._checkpoint(m), {**state, **digests})
         for old in range(m):
             if old not in keep:
                 drop_state(self._checkpoint(old))
@@ -144,6 +148,10 @@ class RunFolder:
         Raises:
             UserError: if it holds anything else.
         """
+        return self._metrics(-1 if self.last_round is None else self.last_round)
+
+    def _metrics(self, last: int) -> list[dict[str, Any]]:
+        """Those of the rounds up to ``last``."""
         file = self.path / "metrics.jsonl"
         if not file.exists():
             return []
@@ -152,8 +160,7 @@ class RunFolder:
             require_metrics(rows)
         except (OSError, ValueError) as fault:
             raise UserError(f"{file} does not hold metrics: {fault}") from None
-        last = self.last_round
-        return [row for row in rows if row["round"] <= (last if last is not None else -1)]
+        return [row for row in rows if row["round"] <= last]
 
     def transitions(self) -> list[Transitions]:
         """The transitions of each whole round."""
@@ -194,6 +201,11 @@ class RunFolder:
         state = load_state(file)
         require_finite(file, state)
         self._require_own_transitions(file, m, state.get(DIGESTS))
+        if state.get(METRICS, found := self._metrics_digest(m)) != found:
+            raise UserError(
+                f"{self.path / 'metrics.jsonl'} is not what {file.name} was saved with: it was changed, or is of "
+                "another run; bring back the run's own, or train again"
+            )
         return state
 
     def _require_own_transitions(self, file: Path, m: int, digests: object) -> None:
@@ -210,6 +222,10 @@ class RunFolder:
         """Of a round's transitions as a file; None where it is not there."""
         file = self._transitions(m)
         return sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+
+    def _metrics_digest(self, m: int) -> str:
+        """Of the metrics of the rounds up to m."""
+        return sha256(json.dumps(self._metrics(m), sort_keys=True).encode()).hexdigest()
 
     def _transitions(self, m: int) -> Path:
         return self.path / "transitions" / f"round-{m:03d}.npz"

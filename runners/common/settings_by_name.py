@@ -3,12 +3,15 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, get_args
 
+import numpy as np
+
 from pyro_dynamics.datasets.log_arrays import ColumnNames
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.given_numbers import whole_number
 from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.runners.common.configuration import (
     CHOICES,
@@ -71,12 +74,49 @@ def column_names(columns: Mapping[str, str | Sequence[str]]) -> ColumnNames:
     """What the data calls its columns, several with commas or as a list.
 
     Raises:
-        UserError: for a part that there is not.
+        UserError: for a part that there is not, or what is no name.
     """
-    unknown = sorted(set(columns) - _names(ColumnNames))
+    if not isinstance(columns, Mapping):
+        raise UserError(f'columns is a dict such as {{"state": ["x", "v"], "action": "push"}}, not {columns!r:.60}')
+    unknown = sorted(set(map(str, columns)) - _names(ColumnNames))
     if unknown:
         raise UserError(f"columns has no entry {unknown[0]!r}: choose among {', '.join(sorted(_names(ColumnNames)))}")
-    return ColumnNames(**{part: some if isinstance(some, str) else ",".join(some) for part, some in columns.items()})
+    return ColumnNames(**{part: words(some, f"columns[{part!r}]") for part, some in columns.items()})
+
+
+def words(given: Any, what: str) -> str:
+    """A name, or several with commas between them: text, a list of texts, or numbers that are names in a table.
+
+    Raises:
+        UserError: if it is something else.
+    """
+    some = [given] if isinstance(given, str | int | np.integer) else given
+    if not isinstance(some, list | tuple) or not all(
+        isinstance(one, str | int | np.integer) and not isinstance(one, bool) for one in some
+    ):
+        raise UserError(f"{what} is a name or a list of names, not {given!r:.60}")
+    return ",".join(map(str, some))
+
+
+def state_entries(angles: Any, names: ColumnNames, size: int) -> tuple[int, ...]:
+    """Entries of the state, each given by its number or by the name of its column.
+
+    Args:
+        angles: one entry, or several.
+        names: what the columns are called; without, the state's are state_0, state_1 and so on.
+        size: of the state.
+
+    Raises:
+        UserError: if there is no such entry.
+    """
+    own = names.given().get("state", [])
+    own = own if len(own) == size else [f"state_{i}" for i in range(size)]  # else one holds several entries
+    found = []
+    for one in [angles] if isinstance(angles, str) or not isinstance(angles, Iterable) else angles:
+        if isinstance(one, str) and one not in own:
+            raise UserError(f"angles names {one!r}, and the entries of the state are {', '.join(own)}")
+        found.append(own.index(one) if isinstance(one, str) else whole_number(one, "an entry of angles", 0))
+    return tuple(dict.fromkeys(found))
 
 
 def folder_suffix(config: RunConfig, settings: Mapping[str, Any]) -> str:

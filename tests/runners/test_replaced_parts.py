@@ -43,10 +43,30 @@ def put(source: str, target: str, part: str) -> Callable[[Path], Path]:
     return replaced
 
 
+def changed(target: str, name: str, change: Callable[[str], str | None]) -> Callable[[Path], Path]:
+    """Makes a run with other metrics."""
+
+    def replaced(home: Path) -> Path:
+        copy = home / f"{target}-{name}"
+        if not copy.exists():
+            shutil.copytree(home / target, copy)
+            text = change((copy / "metrics.jsonl").read_text())
+            (copy / "metrics.jsonl").unlink() if text is None else (copy / "metrics.jsonl").write_text(text)
+        return copy
+
+    return replaced
+
+
 REPLACED = {
     "transitions of a round": put("other", "run", "transitions/round-000.npz"),
     "transitions of the last round": put("other", "run", "transitions/round-001.npz"),
     "the checkpoint": put("other", "run", "checkpoints/round-001.pt"),
+    "the metrics": put("other", "run", "metrics.jsonl"),
+    "metrics written twice": changed("run", "twice", lambda text: text + text),
+    "metrics without a row": changed("run", "one", lambda text: "\n".join(text.splitlines()[:-1]) + "\n"),
+    "metrics with another return": changed("run", "return", lambda text: text.replace('"return": -', '"return": ', 1)),
+    "no metrics": changed("run", "none", lambda text: None),
+    "metrics of a fit": put("other-fit", "fit", "metrics.jsonl"),
     "transitions of another family": put("far", "run", "transitions/round-001.npz"),
     "transitions of a fit": put("other-fit", "fit", "transitions/round-000.npz"),
     "the checkpoint of a fit": put("other-fit", "fit", "checkpoints/round-001.pt"),
@@ -79,7 +99,8 @@ def test_whatever_opens_such_a_run_refuses_it(
     monkeypatch.chdir(tmp_path)
     message = refused([str(run) if word == "RUN" else word for word in command], capsys)
     if "fit" not in what or command[0] not in ("compare", "train"):  # which refuse a fit anyway, or its two contexts
-        assert "was saved with" in message or "not of 0 to 4" in message or "entries, not" in message
+        words = ("was saved with", "not of 0 to 4", "entries, not", "metrics.jsonl has no return for", "no whole round")
+        assert any(one in message for one in words), message
     assert not list(tmp_path.iterdir())
 
 
@@ -112,3 +133,16 @@ def test_what_a_killed_run_left_of_a_later_round_is_no_fault(home: Path, tmp_pat
     folder = RunFolder.open(tmp_path / "run")
     shutil.copy(home / "other" / "transitions" / "round-001.npz", folder.path / "transitions" / "round-002.npz")
     assert folder.checkpoint()[DIGESTS] == RunFolder.open(home / "run").checkpoint()[DIGESTS]
+
+
+@pytest.mark.parametrize("kind", ["twice", "copied", "zipped"])
+def test_a_run_is_compared_once(kind: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = other = home / "run"
+    if kind == "copied":
+        other = Path(shutil.copytree(run, tmp_path / "copy"))
+    if kind == "zipped":
+        other = tmp_path / "run.zip"
+        assert main(["share", str(run), "--out", str(other)]) == 0
+    figure = ["--out", str(tmp_path / "c.png")]
+    assert "are one run, to the last digit: name it once" in refused(["compare", str(run), str(other), *figure], capsys)
+    assert main(["compare", str(run), str(home / "other"), *figure]) == 0
