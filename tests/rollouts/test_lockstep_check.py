@@ -44,7 +44,7 @@ class Sledge(gymnasium.Env):
 class Client(Sledge):
     """Every object asks the one world for its state."""
 
-    state = property(lambda self: WORLD["state"], lambda self, value: WORLD.update(state=value))  # type: ignore[assignment]
+    state = property(lambda self: WORLD["state"], lambda self, value: WORLD.update(state=value))
 
 
 class Clock(Sledge):
@@ -62,7 +62,7 @@ class Clock(Sledge):
 class OneContext(Sledge):
     """The friction is the world's: it is set before each step, so that nothing mixes."""
 
-    friction = property(lambda self: WORLD["friction"], lambda self, value: WORLD.update(friction=value))  # type: ignore[assignment]
+    friction = property(lambda self: WORLD["friction"], lambda self, value: WORLD.update(friction=value))
 
 
 class OneGenerator(Sledge):

@@ -1,7 +1,8 @@
 """Reward and termination of a task that was edited since they were recorded."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -56,7 +57,7 @@ def beyond(limit: float) -> Function:
         ((near, beyond(0.8)), (near, lambda s, a, n: ~beyond(0.8)(s, a, n)), "termination"),
     ],
 )
-def test_what_was_edited_is_named(before: tuple[Function, ...], now: tuple[Function, ...], words: str) -> None:
+def test_what_was_edited_is_named(before: tuple[Any, ...], now: tuple[Any, ...], words: str) -> None:
     kept = TaskRecord.of(BoxTask(Cart(), *before), steps())
     assert kept is not None
     read = structure(asdict(kept), TaskRecord)
@@ -84,6 +85,10 @@ def infinite(state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
     return (next_state[..., 0] - 0.05).log()
 
 
+def appended(state: Tensor) -> Tensor:
+    return torch.cat([state, state[:, :1]], 1)
+
+
 def raises(state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
     if next_state.abs().max() > 1:
         raise ValueError("out of the room")
@@ -95,20 +100,7 @@ def test_functions_of_all_kinds_can_be_recorded(function: Function | Callable[..
     task = BoxTask(Cart(), function)
     made = steps()
     if function == "learned":  # appends the reward to each state
-        made = [
-            Step(
-                s.index,
-                *(
-                    torch.cat([x, x[:, :1]], 1) if i != 1 else x
-                    for i, x in enumerate((s.state, s.action, s.next_state))
-                ),
-                s.reward,
-                s.alive,
-                s.terminated,
-                (),
-            )
-            for s in made
-        ]
+        made = [replace(step, state=appended(step.state), next_state=appended(step.next_state)) for step in made]
     kept = TaskRecord.of(task, made)
     assert (kept is not None) == known
     if kept is not None:
