@@ -149,7 +149,7 @@ class _Network(ctypes.Structure):
 
 def can_fuse(dtype: torch.dtype) -> bool:
     """Whether the processor can, and the C code compiles; if it does not compile, one warning says why."""
-    below = torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2")  # what torch was told to do, or CPUID says
+    below = torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2")  # by CPUID, or by ATEN_CPU_CAPABILITY
     return dtype in NEEDED and not below and NEEDED[dtype] <= _processor() and _library(dtype) is not None
 
 
