@@ -18,7 +18,7 @@ from pyro_dynamics.runners.main import main
 
 SMALL = (
     *("--rounds", "1", "--steps", "20", "--episodes", "1", "--offline.min-steps", "50"),
-    *("--controller.horizon", "3", "--planner.candidates", "10", "--planner.elites", "3"),
+    *("--controller.horizon", "3", "--planner", "cem", "--planner.candidates", "10", "--planner.elites", "3"),
 )
 LONGER = (*SMALL, "--steps", "60", "--offline.min-steps", "500")
 
@@ -175,7 +175,8 @@ def test_what_differs_from_the_environment_is_warned_of(
     family: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["train", f"point_mass:{family}", *SMALL, "--steps", "60", "--out", "run"]) == 0
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    warned = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    (line,) = [line for line in warned if "in all that was trained on" not in line]  # so little training may lead far
     assert words.replace("150", "300") in line
 
 
