@@ -1,11 +1,14 @@
 /* Loaded before a program (LD_PRELOAD), this answers CPUID as a processor without AVX-512, AVX-VNNI and AMX does.
  *
  * Linux on x86-64 can make the instruction fault (arch_prctl ARCH_CPUID) where the processor or its hypervisor allows
- * it. All libraries of the process then choose their code for AVX2.
+ * it. All libraries of the process then choose their code for AVX2. Compilers that it starts are left alone, so that what
+ * they compile for the processor at hand (torch.compile's loops) may use more.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <signal.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -43,6 +46,7 @@ static void answer(int signal_number, siginfo_t *info, void *context) {
 }
 
 __attribute__((constructor)) static void start(void) {
+    if (strncmp(program_invocation_short_name, "python", 6)) return; /* a compiler has a use of its own for SIGSEGV */
     struct sigaction action = {.sa_sigaction = answer, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART};
     sigaction(SIGSEGV, &action, 0);
     syscall(SYS_arch_prctl, ARCH_SET_CPUID, 0);
