@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -174,6 +175,11 @@ BEGAN = {"importlib": False, "pathlib": False, "torch": True, "pyro_dynamics.env
 """Whether the command has begun when one of these is imported."""
 
 
+def hear_ctrl_c() -> None:
+    """In the new process, where these tests run behind a shell that has it ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("name", BEGAN)
 @pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize("how", ["module", "script"])
@@ -185,7 +191,7 @@ def test_a_stop_while_libraries_are_imported_is_one_line(name: str, lost: bool, 
     home = str(Path(pyro_dynamics.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), home])}
     command = [sys.executable, *([str(script)] if how == "script" else ["-m", "pyro_dynamics"]), "families"]
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, preexec_fn=hear_ctrl_c)
     words = ANEW if BEGAN[name] else "before the command began"
     assert (ran.returncode, ran.stderr.strip()) == (130, f"stopped: {words}"), ran.stdout
 
@@ -196,4 +202,5 @@ def test_a_stop_while_libraries_are_imported_is_one_line(name: str, lost: bool, 
 def test_programs_that_import_the_package_keep_their_ctrl_c(program: str) -> None:
     check = "import signal; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler; import gymnasium"
     made = "assert 'pyro_dynamics/HopperMass-v0' in gymnasium.registry"
-    subprocess.run([sys.executable, "-c", f"{program}\n{check}\n{made}"], check=True, capture_output=True)
+    command = [sys.executable, "-c", f"{program}\n{check}\n{made}"]
+    subprocess.run(command, check=True, capture_output=True, preexec_fn=hear_ctrl_c)

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 import pyro_dynamics as pd
 from pyro_dynamics.agent_group import AgentGroup
-from pyro_dynamics.control import CEMConfig, MPCConfig
+from pyro_dynamics.control import ICEMConfig, MPCConfig
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.diagnostics.posterior.datatree import refuse_without_posterior
 from pyro_dynamics.environments import Family, find_family
@@ -168,7 +168,7 @@ LITTLE: dict[str, Any] = {
     "episodes": 1,
     "offline": {"min_steps": 60},
     "controller": MPCConfig(horizon=5, particles=3),
-    "planner_config": CEMConfig(candidates=10, elites=2, iterations=2),
+    "planner_config": ICEMConfig(candidates=10, elites=2, iterations=2),
 }
 
 

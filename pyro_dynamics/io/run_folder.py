@@ -202,9 +202,10 @@ class RunFolder:
         require_finite(file, state)
         self._require_own_transitions(file, m, state.get(DIGESTS))
         if state.get(METRICS, found := self._metrics_digest(m)) != found:
+            metrics = self.path / "metrics.jsonl"
+            what = "it was changed, or is of another run" if metrics.exists() else "it is missing"
             raise UserError(
-                f"{self.path / 'metrics.jsonl'} is not what {file.name} was saved with: it was changed, or is of "
-                "another run; bring back the run's own, or train again"
+                f"{metrics} is not what {file.name} was saved with: {what}; bring back the run's own, or train again"
             )
         return state
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyro_dynamics.control import ICEM, PLANNERS, CEMConfig, ICEMConfig
+from pyro_dynamics.control import ICEM, PLANNERS, CEMConfig, MPPIConfig
 from pyro_dynamics.environments import Schedule
 from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.inference import BELIEFS, SVIUpdateConfig
@@ -95,13 +95,13 @@ def test_every_planner_trains_and_resumes(planner: str, tmp_path: Path) -> None:
 
 
 def test_runs_from_before_there_was_a_choice_of_planners_still_load() -> None:
-    data = to_json(preset_config("halfcheetah-tilt", "cpu"))
+    data = to_json(preset_config("halfcheetah-tilt", "paper"))
     assert data.pop("planner") == "cem"
     data["controller"] = {**data["controller"], "cem": {**data.pop("planner_config"), "candidates": 70}}
     before = json.dumps(data)
     config = from_json(data)
-    assert config.planner_config == CEMConfig(candidates=70, elites=10, iterations=3)
-    assert (config.controller.horizon, config.controller.particles) == (15, 5)
+    assert config.planner_config == CEMConfig(candidates=70)
+    assert (config.controller.horizon, config.controller.particles) == (30, 20)
     assert json.dumps(data) == before
     assert from_json(to_json(config)) == config
     stored = json.loads((Path(__file__).parents[2] / "docs/results/halfcheetah-tilt/config.json").read_text())
@@ -130,7 +130,7 @@ def test_planners_settings_that_make_no_sense_are_reported(
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--planner.beta", "1"],
+        ["--planner.min-variance", "1"],
         ["--planner", "mppi", "--planner.elites", "4"],
         ["--planner", "cem", "--planner.sigma", "1"],
     ],
@@ -143,10 +143,10 @@ def test_a_setting_of_another_planner_is_an_unknown_flag(flags: list[str]) -> No
 
 def test_a_planners_settings_are_flags(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    flags = ["--planner", "icem", "--planner.beta", "2", "--planner.execute", "best", "--rounds", "1", "--steps", "3"]
+    flags = ["--planner", "mppi", "--planner.beta", "2", "--planner.sigma", "0.3", "--rounds", "1", "--steps", "3"]
     flags += ["--offline.min-steps", "20", "--offline.epochs", "1", "--episodes", "1"]
     assert main(["train", *flags, "--out", str(run)]) == 0
-    assert from_json(RunFolder.open(run).config).planner_config == ICEMConfig(beta=2, execute="best")
+    assert from_json(RunFolder.open(run).config).planner_config == MPPIConfig(beta=2, sigma=0.3)
 
 
 @pytest.fixture(scope="module")

@@ -301,6 +301,10 @@ def test_a_checkpoint_of_another_architecture_is_refused(
     (tmp_path / "checkpoints").mkdir()
     checkpoint = tmp_path / "checkpoints" / "round-002.pt"
     checkpoint.write_bytes((run / "checkpoints" / "round-002.pt").read_bytes())
+    assert "metrics.jsonl is not what round-002.pt was saved with: it is missing" in refused(
+        ["adapt", str(tmp_path), "--context", "5"], capsys
+    )
+    (tmp_path / "metrics.jsonl").write_bytes((run / "metrics.jsonl").read_bytes())
     assert "another architecture" in refused(["adapt", str(tmp_path), "--context", "5"], capsys)
     checkpoint.write_bytes(b"not a checkpoint")
     assert "not a checkpoint" in refused(["adapt", str(tmp_path), "--context", "5"], capsys)

@@ -25,8 +25,8 @@ REFUSED = {
     "--update.backtracks -1": "backtracks must be 0 or more, and finite, not -1",
     "--update.starts 0": "starts must be positive and finite, not 0",
     "--belief.patience -1": "patience must be 0 or more, and finite, not -1",
-    "--planner.min-variance nan": "min-variance must be 0 or more, and finite, not nan",
-    "--planner.min-variance -1": "min-variance must be 0 or more, and finite, not -1.0",
+    "--planner cem --planner.min-variance nan": "min-variance must be 0 or more, and finite, not nan",
+    "--planner cem --planner.min-variance -1": "min-variance must be 0 or more, and finite, not -1.0",
     "--guide flow --update kalman": "--update kalman needs a Gaussian guide",
     "--guide mixture --update natural": "--update natural needs a Gaussian guide",
 }
