@@ -27,7 +27,9 @@ def imitate(arguments: Sequence[str]) -> int:
         library = Path(folder) / "avx2_only.so"
         source = Path(benchmarks.__file__).with_name("avx2_only.c")
         _printed([*compiler(), "-O1", "-shared", "-fPIC", str(source), "-o", str(library)], environ)
-        masked = {**environ, "LD_PRELOAD": str(library)}
+        # torch's cache on disk takes graphs that were compiled for AVX2 and for AVX-512 for one another.
+        cache = {"TORCHINDUCTOR_CACHE_DIR": str(Path(folder) / "compiled")}
+        masked = {**environ, "LD_PRELOAD": str(library), **cache}
         used = _printed([sys.executable, "-c", "import torch; print(torch.backends.cpu.get_cpu_capability())"], masked)
         if used != "AVX2":
             raise UserError(
