@@ -1,7 +1,7 @@
 """Timings of planning, updating and training: the same work as the peer's, and its scaling."""
 
-import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -152,7 +152,7 @@ SCALES: dict[str, tuple[int, ...]] = {
 """Where the cost of a plan is measured, and of a training epoch by the number of transitions; one size at a time."""
 
 
-def scaling(build: Callable[[str, int], Agent], calls: int) -> Iterator[tuple[str, int, Cost, int]]:
+def scaling(build: Callable[[str, int], Agent], calls: int) -> Iterator[tuple[str, int, Cost, int | None]]:
     """The cost of a plan as one of its sizes grows, or of a training epoch as its transitions do.
 
     Args:
@@ -160,7 +160,7 @@ def scaling(build: Callable[[str, int], Agent], calls: int) -> Iterator[tuple[st
         calls: how many plans to take the median of; of training epochs one is measured.
 
     Yields:
-        The size's name, its value, the cost, and the memory that the process has needed so far, in bytes.
+        The size's name, its value, the cost, and :func:`peak_memory`, which never falls: the largest work comes last.
     """
     for name, sizes in SCALES.items():
         for size in sizes:
@@ -170,5 +170,13 @@ def scaling(build: Callable[[str, int], Agent], calls: int) -> Iterator[tuple[st
                 cost = measure(partial(work.train_epoch, size), 1, prepare=False)
             else:
                 cost = measure(work.plan, calls)
-            # In kilobytes on Linux; it never falls, which is why the largest work comes last.
-            yield name, size, cost, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            yield name, size, cost, peak_memory()
+
+
+def peak_memory() -> int | None:
+    """The most that this process has needed so far, in bytes; None where the system does not say (Windows)."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -105,7 +105,7 @@ def table(recording: Recording) -> str:
             f"{row['size']:,}",
             f"{1000 * row['cpu_s']:.1f}",
             f"{1000 * row['wall_s']:.1f}",
-            f"{row['peak_bytes'] / 2**20:.0f}" if row["name"] == "transitions" else "",
+            f"{row['peak_bytes'] / 2**20:.0f}" if row["name"] == "transitions" and row["peak_bytes"] else "",
         ]
         for row in recording.rows
     ]

@@ -33,8 +33,11 @@ Job = tuple[BenchmarkPreset, str]
 PRESETS: tuple[BenchmarkPreset, ...] = get_args(BenchmarkPreset)
 KINDS = ("plan", "update", "control_step", "train_epoch")
 PEERS_JOBS: list[Job] = [("paper", "plan"), ("paper", "train_epoch")]
-PEERS = {"mbrl-lib": ("--peer", "peer_cpu_s"), "rl-blox": ("--rl-blox", "rl_blox_cpu_s")}
-"""The flag and the column of each."""
+PEERS = {
+    "mbrl-lib": ("--peer", "peer_cpu_s", peer_mbrl_lib),
+    "rl-blox": ("--rl-blox", "rl_blox_cpu_s", peer_rl_blox),
+}
+"""The flag, the column and the script of each."""
 FAMILY = "halfcheetah-tilt"
 BATCH = 256
 """Of the training epoch: the peer's, so that both do the same work."""
@@ -84,7 +87,7 @@ def measure_rows(flags: SpeedFlags) -> tuple[dict[str, Any], list[dict[str, Any]
 
 def table(recording: Recording) -> str:
     """The rows as Markdown, and the remarks below."""
-    known = {name: column for name, (_, column) in PEERS.items() if any(row.get(column) for row in recording.rows)}
+    known = {name: column for name, (_, column, _) in PEERS.items() if any(row.get(column) for row in recording.rows)}
     head = ["work", "preset", "CPU ms", "wall ms"]
     head += [words for name in known for words in (f"{name}, CPU ms", "ours / theirs")]
     lines = []
@@ -203,14 +206,14 @@ def row(
 
 def peer_times(name: str, python: Path, threads: int) -> dict[Job, float]:
     """The peer's CPU seconds at :data:`PEERS_JOBS`; raises :class:`UserError` if it cannot run."""
-    scripts = {"mbrl-lib": peer_mbrl_lib, "rl-blox": peer_rl_blox}
-    script = str(Path(str(scripts[name].__file__)))
+    flag, _, module = PEERS[name]
+    script = str(module.__file__)
     command = [str(python), script, "--threads", str(threads), "--calls", "2"]
     environment = {variable: value for variable, value in os.environ.items() if variable != "PYTHONPATH"}
     try:
         ran = subprocess.run(command, capture_output=True, text=True, env=environment)
     except OSError as fault:
-        raise UserError(f"{PEERS[name][0]} must name the Python of an environment with {name}: {fault}") from None
+        raise UserError(f"{flag} must name the Python of an environment with {name}: {fault}") from None
     if ran.returncode:
         raise UserError(
             f"{name} does not run under {python}: {last_line(ran.stderr)}; how to install it stands in {script}"
