@@ -65,7 +65,6 @@ class OnnxEnsemble:
         self.members, self.targets, self.inputs = len(weights[0]), len(lowest), len(mean)
         self.latents = weights[0].shape[1] - self.inputs
         self.mean, self.scale = mean.clone(), scale.clone()
-        self._names = [f"{name}{member}" for name in "xe" for member in range(self.members)]
         self._session = self.session(onnx_model(weights, biases, mean, scale, lowest, highest))
 
     def session(self, model: bytes) -> Any:
@@ -103,8 +102,7 @@ class OnnxEnsemble:
 
         def run(begin: int) -> list[Tensor]:
             block = slice(begin, begin + self.block)
-            given = dict(zip(self._names, [*x[:, block], *e[:, block]], strict=True))
-            found = self._session.run(None, given)
+            found = self._session.run(None, {"x": x[:, block], "e": e[:, block]})
             return [torch.from_numpy(part).view(self.members, -1, self.targets) for part in found]
 
         blocks, threads = range(0, rows, self.block), torch.get_num_threads()
@@ -135,22 +133,27 @@ def onnx_model(
 ) -> bytes:
     """The networks as a model in ONNX's format; the arguments are those of :class:`OnnxEnsemble`.
 
-    Its inputs are ``x0``, ``x1``, ... for each member, ``[R, n]``, and ``e0``, ... ``[R, d]``; its outputs location and
-    scale, each ``[M R, T]``. Products are apart by members because the engine packs only weights that are matrices.
+    Its inputs are ``x``, ``[M, R, n]``, and ``e``, ``[M, R, d]``; its outputs location and scale, each ``[M R, T]``.
+    Products are apart by members because the engine packs only weights that are matrices.
     """
     from onnx import TensorProto, helper, numpy_helper
 
-    targets, nodes, outputs = len(lowest), [], []
+    targets, outputs = len(lowest), []
     # The variance within PETS's bounds is 1 / (exp(-v) + exp(-highest)) + exp(lowest); the last layer gives -v.
     sign = torch.cat([torch.ones(targets), -torch.ones(targets)])
     weights, biases = ([*layers[:-1], layers[-1] * sign] for layers in (weights, biases))
     members, width, latents = *weights[0].shape[:2], weights[0].shape[1] - len(mean)
     mean, scale = torch.cat([mean, torch.zeros(latents)]), torch.cat([scale, torch.ones(latents)])
     weights[0] = weights[0] / scale[:, None]
-    constants = {"highest": (-highest).exp(), "lowest": lowest.exp(), "mean": mean}
-    for member in range(members):
-        nodes.append(helper.make_node("Concat", [f"x{member}", f"e{member}"], [f"given{member}"], axis=1))
-        nodes.append(helper.make_node("Sub", [f"given{member}", "mean"], [x := f"centred{member}"]))
+    constants = {"highest": (-highest).exp(), "lowest": lowest.exp(), "mean": mean, "rows": torch.tensor([-1, width])}
+    given = [f"given{member}" for member in range(members)]
+    nodes = [
+        helper.make_node("Concat", ["x", "e"], ["both"], axis=2),
+        helper.make_node("Sub", ["both", "mean"], ["centred"]),
+        helper.make_node("Reshape", ["centred", "rows"], ["all_given"]),
+        helper.make_node("Split", ["all_given"], given, axis=0, num_outputs=members),
+    ]
+    for member, x in enumerate(given):
         for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             name = f"{member}_{layer}"
             constants |= {f"weight{name}": weight[member], f"bias{name}": bias[member, 0]}
@@ -173,8 +176,7 @@ def onnx_model(
     graph = helper.make_graph(
         nodes,
         "ensemble",
-        [declared(f"x{member}", shape=["rows", width - latents]) for member in range(members)]
-        + [declared(f"e{member}", shape=["rows", latents]) for member in range(members)],
+        [declared("x", shape=[members, "R", width - latents]), declared("e", shape=[members, "R", latents])],
         [declared(name, shape=["all_rows", targets]) for name in ("location", "scale")],
         [numpy_helper.from_array(value.detach().numpy(), name) for name, value in constants.items()],
     )

@@ -10,6 +10,7 @@ from pyro_dynamics.benchmarks.recording import Recording, read_recordings, save_
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, write_bytes
 from pyro_dynamics.processor import set_threads
+from pyro_dynamics.runners.benchmarks.common import file_of
 from pyro_dynamics.runners.benchmarks.imitation import imitate
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
@@ -89,9 +90,9 @@ def module_of(name: str) -> Any:
 
 def recorded(name: str, module: Any, flags: Any) -> Recording:
     """Measure, and record the rows if a place was given."""
-    out: Path | None = flags.out
+    out = file_of(flags, name)
     if out is not None:
-        out = ensure_parent(out if out.suffix == ".json" else out / f"{name}.json")  # before the work, not after it
+        ensure_parent(out)  # before the work, not after it
     set_threads(flags.threads)
     recording = Recording(name, *module.measure_rows(flags))
     if out is not None:

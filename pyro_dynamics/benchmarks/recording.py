@@ -1,6 +1,7 @@
 """Recorded rows of a benchmark: one JSON file with what was measured, by which settings, and where."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -32,8 +33,8 @@ class Recording:
     Attributes:
         benchmark: its name.
         settings: what decides the numbers, as plain data.
-        rows: one object for each thing measured.
-        provenance: see :func:`~pyro_dynamics.io.provenance.provenance`; of here and now by default.
+        rows: one object for each thing measured; one that an earlier call measured has its provenance as ``measured``.
+        provenance: of the other rows, see :func:`~pyro_dynamics.io.provenance.provenance`; of here and now by default.
     """
 
     benchmark: str
@@ -43,8 +44,10 @@ class Recording:
 
     @property
     def source(self) -> str:
-        """The line below its table."""
-        return describe_provenance(self.provenance)
+        """Below its table: a line for each machine, commit and day on which rows were measured."""
+        each = [row.get("measured", self.provenance) for row in self.rows] or [self.provenance]
+        alike = {json.dumps(one | {"load": None}): one for one in reversed(each)}
+        return "\n".join(map(describe_provenance, reversed(alike.values())))
 
 
 def save_recording(recording: Recording, file: Path) -> None:
@@ -58,6 +61,30 @@ def save_recording(recording: Recording, file: Path) -> None:
     parts = [f'"{name}": {json.dumps(value)}' for name, value in values.items() if name != "rows"]
     text = ",\n".join([*parts, f'"rows": [\n{rows}\n]'])
     write_bytes(ensure_parent(file), f"{{\n{text}\n}}\n".encode())
+
+
+def measured_before(file: Path | None, benchmark: str, settings: Mapping[str, Any]) -> list[Row]:
+    """The rows that a file holds already: those of a command that was stopped, here or on another machine.
+
+    Args:
+        file: None, or one that need not be there.
+        benchmark: whose rows they must be.
+        settings: by which they must have been measured, by name.
+
+    Returns:
+        The rows, each with its provenance as ``measured``.
+
+    Raises:
+        UserError: if the file holds something else.
+    """
+    if file is None or not file.is_file():
+        return []
+    found = _read(file, benchmark)
+    for name, value in plain(dict(settings)).items():
+        if name in found.settings and found.settings[name] != value:
+            other = f"{name} {found.settings[name]}, not {value}"
+            raise UserError(f"{file} holds rows of other settings ({other}): name another file")
+    return [{"measured": found.provenance, **row} for row in found.rows]
 
 
 def read_recordings(path: Path, benchmark: str) -> list[Recording]:

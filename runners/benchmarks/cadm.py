@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyro_dynamics.benchmarks import cadm
-from pyro_dynamics.benchmarks.recording import Recording
+from pyro_dynamics.benchmarks.recording import Recording, measured_before
 from pyro_dynamics.data_files import parse_json, read_text
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.runners import evaluate, train
-from pyro_dynamics.runners.benchmarks.common import RecordFlags
+from pyro_dynamics.runners.benchmarks.common import RecordFlags, file_of
 
 SMALL = "--preset cpu --rounds 5 --episodes 1"
 DRAWN = "--preset cpu --rounds 17 --episodes 1 --episode-contexts list"
@@ -42,7 +42,7 @@ JOBS = {
 class CadmFlags(RecordFlags):
     """Train and evaluate on CaDM's benchmark families over seeds, and record every return.
 
-    Runs that are there already are kept, and one that was stopped is resumed.
+    Runs that are there already are kept, as are rows in the file of --out, and a run that was stopped is resumed.
     """
 
     runs: Path = Path("runs/cadm")
@@ -73,15 +73,17 @@ def measure_rows(flags: CadmFlags) -> tuple[dict[str, Any], list[dict[str, Any]]
     if not jobs:
         families = ", ".join(dict.fromkeys(family for family, _ in every))
         raise UserError(f"--contexts {flags.contexts} is measured on {families} alone")
-    rows = []
+    how = {" ".join(job): f"{settings} {PLANNER}" for job, (settings, _) in every.items()}
+    rows = measured_before(file_of(flags, "cadm"), "cadm", how)
+    known = {(row["family"], row["agent"], row["seed"]) for row in rows}
     for seed in range(flags.seeds):  # so that a benchmark that is stopped has as many seeds of each
         for (family, agent), (settings, seeds) in jobs.items():
-            if seed < seeds:
+            if seed < seeds and (family, agent, seed) not in known:
                 path = run(flags, family, agent, settings, seed)
                 about = {"family": family, "agent": agent, "contexts": flags.contexts, "seed": seed}
                 rows.append({**about, "steps": cadm.steps_of(path), "returns": cadm.returns_of(path)})
-    rows.sort(key=lambda row: [job == (row["family"], row["agent"]) for job in jobs].index(True))
-    return {" ".join(job): f"{settings} {PLANNER}" for job, (settings, _) in jobs.items()}, rows
+    rows.sort(key=lambda row: list(every).index((row["family"], row["agent"])))
+    return how, rows
 
 
 def run(flags: CadmFlags, family: str, agent: str, settings: str, seed: int) -> Path:

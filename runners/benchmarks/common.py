@@ -26,6 +26,12 @@ class RecordFlags(ReportFlags):
     """Imitate a processor without AVX-512 and AMX: CPUID is answered so, in a process of its own (Linux, x86-64)."""
 
 
+def file_of(flags: RecordFlags, name: str) -> Path | None:
+    """Where a benchmark records its rows, if anywhere."""
+    out = flags.out
+    return out if out is None or out.suffix == ".json" else out / f"{name}.json"
+
+
 def require_run(run: Path | None, name: str) -> Path:
     """The folder of the run that a benchmark reads.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyro_dynamics.benchmarks.pages import commands, renew
-from pyro_dynamics.benchmarks.recording import Recording, read_recordings, save_recording
+from pyro_dynamics.benchmarks.recording import Recording, measured_before, read_recordings, save_recording
 from pyro_dynamics.errors import UserError
 
 ROWS = [{"work": "plan", "cpu_s": 0.5}, {"work": "update", "cpu_s": math.inf, "each": [1.0, -math.inf]}]
@@ -42,6 +42,24 @@ def test_other_files_are_refused(tmp_path: Path, content: str | None, words: str
         file.write_text(content)
     with pytest.raises(UserError, match=words):
         read_recordings(file, "speed")
+
+
+def test_rows_of_a_stopped_command_are_taken_up_with_where_they_were_measured(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    assert measured_before(None, "speed", {"calls": 3}) == measured_before(file, "speed", {"calls": 3}) == []
+    save_recording(SAVED, file)
+    before = measured_before(file, "speed", {"calls": 3})
+    assert before == [{**row, "measured": SAVED.provenance} for row in ROWS]
+    here = {"commit": "def", "date": "2026-01-02", "load": 1.0}
+    save_recording(Recording("speed", {"calls": 3}, [*before, {"work": "step", "cpu_s": 2.0}], here), file)
+    again = measured_before(file, "speed", {})
+    assert [row["measured"]["commit"] for row in again] == ["abc", "abc", "def"]
+    lines = Recording("speed", {}, [*again, {"work": "epoch"}], here | {"load": 2.0}).source.splitlines()
+    assert [line[:19] for line in lines] == ["Rows of commit abc,", "Rows of commit def,"]
+    with pytest.raises(UserError, match=r"other settings \(calls 3, not 4\): name another file"):
+        measured_before(file, "speed", {"calls": 4})
+    with pytest.raises(UserError, match="not of 'ceiling'"):
+        measured_before(file, "ceiling", {})
 
 
 def test_a_folder_without_rows_of_this_kind_is_refused(tmp_path: Path) -> None:

@@ -96,9 +96,29 @@ def test_cadm(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert [row["seed"] for row in rows] == [0, 1]
     assert {"train", "moderate", "extreme"} <= set(rows[0]["returns"])
     made = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*.json")}
-    assert recorded(arguments, tmp_path / "rows.json", capsys) == rows
-    assert {file: file.stat().st_mtime_ns for file in made} == made  # nothing was trained or evaluated again
+    assert recorded(arguments, tmp_path / "others.json", capsys) == rows
+    shutil.rmtree(tmp_path / "runs" / "cadm-pendulum-latent-1")
+    again = recorded(arguments, tmp_path / "rows.json", capsys)  # as on another machine, where no runs are
+    assert [{**row, "measured": again[0]["measured"]} for row in rows] == again
+    assert {file: file.stat().st_mtime_ns for file in made if file.exists()} == {
+        file: time for file, time in made.items() if "latent-1" not in str(file)
+    }  # nothing was trained or evaluated again
     assert main(["benchmark", "cadm", "--families", "pendulum"]) == 2
+
+
+def test_ceiling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["ceiling", "--families", "pendulum-gravity", "--given", "true", "nominal", "--steps", "3"]
+    arguments += ["--horizon", "2", "--folder", str(tmp_path / "kept"), "--seeds"]
+    few = recorded([*arguments, "1"], tmp_path / "rows.json", capsys)
+    assert {(row["given"], row["seed"]) for row in few} == {("true", 0), ("nominal", 0)}
+    shutil.rmtree(tmp_path / "kept")
+    more = recorded([*arguments, "2"], tmp_path / "rows.json", capsys)  # elsewhere: the rows are all that came along
+    assert [{name: value for name, value in row.items() if name != "measured"} for row in more[: len(few)]] == few
+    assert {(row["given"], row["seed"]) for row in more[len(few) :]} == {("true", 1), ("nominal", 1)}
+    assert not list((tmp_path / "kept").glob("*-0-*.json"))
+    assert recorded([*arguments, "2"], tmp_path / "anew.json", capsys)[-1]["returns"] == more[-1]["returns"]
+    assert main(["benchmark", *arguments, "2", "--steps", "4", "--out", str(tmp_path / "rows.json")]) == 2
+    assert "holds rows of other settings (steps 3, not 4)" in capsys.readouterr().err
 
 
 def test_cadm_with_contexts_drawn(

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map
 from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
 from pyro_dynamics.cuda_graphs import Captured
 from pyro_dynamics.errors import first_line
-from pyro_dynamics.inference.compiled.fx_graph import CompilationFailed, quiet, traced, warn_once
+from pyro_dynamics.inference.compiled.fx_graph import CompilationFailed, for_this_processor, quiet, traced, warn_once
 from pyro_dynamics.inference.compiled.reparameterisation import Tensors
 from pyro_dynamics.inference.compiled.traced_elbo import (
     Data,
@@ -115,7 +115,8 @@ class CompiledGradients:
             device = getattr(self.model.likelihood, "accelerator", None)
             there = arguments if device is None else tree_map(lambda x: x.to(device), arguments)
             graph = traced(grad_and_value(of_each, argnums=(0, 1), has_aux=True), *there)
-            compiled = torch.compile(graph, fullgraph=True, dynamic=False, options={"size_asserts": False})
+            options = {"size_asserts": False, **for_this_processor()}
+            compiled = torch.compile(graph, fullgraph=True, dynamic=False, options=options)
             gradients: Gradients = compiled if device is None else Captured(compiled, device, None, *there)
             self._gradients = gradients
             with quiet():  # at the first call it compiles

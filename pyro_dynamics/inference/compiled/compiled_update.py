@@ -22,7 +22,14 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from pyro_dynamics.contracts import DynamicsModel, Likelihood, VariationalGuide
 from pyro_dynamics.cuda_graphs import Captured
 from pyro_dynamics.errors import first_line
-from pyro_dynamics.inference.compiled.fx_graph import CompilationFailed, hoisted, quiet, traced, warn_once
+from pyro_dynamics.inference.compiled.fx_graph import (
+    CompilationFailed,
+    for_this_processor,
+    hoisted,
+    quiet,
+    traced,
+    warn_once,
+)
 from pyro_dynamics.inference.compiled.reparameterisation import Tensors
 from pyro_dynamics.inference.compiled.traced_elbo import (
     Data,
@@ -257,7 +264,7 @@ def compile_loop(step: GraphModule, constants: int) -> Loop:
     # The wrapper around the kernels in C++ too: in Python it takes a fifth of the time. It is compiled apart from them,
     # with little optimisation: a flow's would take minutes.
     options: dict[str, Any] = {"cpp_wrapper": True, "cpp_wrapper_build_separate": True, "size_asserts": False}
-    return torch.compile(loop, fullgraph=True, dynamic=False, options=options)
+    return torch.compile(loop, fullgraph=True, dynamic=False, options={**options, **for_this_processor()})
 
 
 def gpu_loop(
