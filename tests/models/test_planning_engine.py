@@ -110,6 +110,20 @@ def test_an_engine_with_other_numbers_is_not_used_again(wrong: Any, monkeypatch:
 
 
 @pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("size", [1e3, 1e15, 1e30, 3e38, torch.inf, torch.nan])
+@pytest.mark.filterwarnings("error")
+def test_networks_that_overflow_do_not_speak_against_the_engine(size: float) -> None:
+    net = ensemble()
+    with torch.no_grad():
+        for weight in net.weights:
+            weight *= size
+    x, e = rows(20)
+    exact = [part.isfinite() for part in net(x, e)]
+    assert [part.isfinite().all() for part in net.for_planning()(x, e)] == [part.all() for part in exact]
+    assert isinstance(ensemble().for_planning(), OnnxEnsemble)
+
+
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("factor", [1e-6, 1.0, 1e4])
 def test_the_check_accepts_targets_in_any_unit_and_leaves_the_draws_alone(factor: float) -> None:
     net = ensemble()
