@@ -104,7 +104,7 @@ def likely_angles(
     state: np.ndarray,
     next_state: np.ndarray,
     widths: Sequence[float] | np.ndarray = (),
-    known: Sequence[int] = (),
+    known: Mapping[int, float] | Sequence[int] = (),
     names: Sequence[str] = (),
 ) -> str:
     """A warning where an entry jumps by a whole turn at the ends of its range, as an angle does; else nothing.
@@ -113,31 +113,34 @@ def likely_angles(
         state: ``[N, S]``.
         next_state: ``[N, S]``.
         widths: of the bounds of the entries, ``[S]``, which may be infinite; none where there are no bounds.
-        known: entries that are named as angles.
+        known: entries that are named as angles, or the turn that each was taken to have: another one is still found.
         names: of the S entries.
     """
     change = np.asarray(next_state - state, np.float64)
     both = np.concatenate([state, next_state])
     extent = both.max(0) - both.min(0)
-    found, jumping = [], []
+    found: list[str] = []
+    jumping: dict[int, float] = {}
     for entry in range(state.shape[1]):
         turns = {2 * math.pi, 360.0, *(float(widths[entry]) for _ in range(entry < len(widths)))}
-        if entry in known or len(np.unique(both[:, entry])) <= 10:
+        if (entry in known and not isinstance(known, Mapping)) or len(np.unique(both[:, entry])) <= 10:
             continue
-        for turn in sorted(turn for turn in turns if 0 < turn < math.inf):
+        taken = known.get(entry, 0.0) if isinstance(known, Mapping) else 0.0
+        for turn in sorted(turn for turn in turns if 0 < turn < math.inf and abs(taken / turn - 1) > 0.02):
             jumps = abs(change[:, entry]) > turn / 2
             rest = change[:, entry] - turn * np.round(change[:, entry] / turn)
             if jumps.any() and abs(rest).max() < turn / 4 and 0.75 * turn < extent[entry] < 1.02 * turn:
                 found.append(f"{_name(names, entry)} ({int(jumps.sum())} times in {len(state)} steps by {turn:.4g})")
-                jumping.append(str(entry))
+                jumping[entry] = turn
                 break
     if not found:
         return ""
-    named = f"BoxTask(env, ..., angles=({', '.join(jumping)}{',' * (len(jumping) == 1)}))"
+    in_radians = all(math.isclose(turn, 2 * math.pi) for turn in jumping.values())
+    named = f"{tuple(jumping)}" if in_radians else f"{{{', '.join(f'{at}: {turn:g}' for at, turn in jumping.items())}}}"
     return (
         f"an entry jumps by a whole turn from one end of its range to the other: {_listed(found)}: if that is an "
-        f"angle, name it, as in {named} or fit --angles {' '.join(jumping)}, or observe cosine and sine; a network "
-        "learns the jumps badly"
+        f"angle, name it, as in BoxTask(env, ..., angles={named}) or fit --angles {' '.join(map(str, jumping))}, or "
+        "observe cosine and sine; a network learns the jumps badly"
     )
 
 

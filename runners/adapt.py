@@ -140,6 +140,7 @@ class Episode:
         out: the folder of the results.
         source: what the summary says of where the steps come from.
         prior: draws of what is believed before the first step, ``[S, d]``.
+        schedule: of an environment that acts; None for a log.
         film: the video, if there is to be one.
         faults: what the environment does wrong on the way, which ends the stream.
     """
@@ -150,6 +151,7 @@ class Episode:
     out: Path
     source: dict[str, Any]
     prior: np.ndarray
+    schedule: Schedule | None = None
     film: Film | None = None
     faults: Faults = field(default_factory=Faults)
 
@@ -240,6 +242,9 @@ def report_results(
     seconds = checkpoint.arrays("seconds")["seconds"]
     checkpoint.remove()
     rewarded = episode.source.get("rewarded", True)
+    if episode.schedule is not None and len(rows) < episode.steps:
+        late = episode.schedule.unreached(len(rows))
+        print(f"\nthe episode ended after {len(rows)} of {episode.steps} steps" + (late and f": {late}"))
     print(f"\nreturn over {len(rows)} steps: " + (f"{summary['return']:.1f}" if rewarded else "no rewards were logged"))
     print(f"mean one-step log-likelihood: {summary['log_likelihood']:.2f} nats")
     print(coverage_line(summary["coverage"], summary["width"], len(rows)))
@@ -297,7 +302,15 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     )
     source = {"schedule": [list(change) for change in schedule.changes]}
     return Episode(
-        lambda resume_point: stream(resume_point=resume_point), stream_state, steps, out, source, prior, film, faults
+        lambda resume_point: stream(resume_point=resume_point),
+        stream_state,
+        steps,
+        out,
+        source,
+        prior,
+        schedule,
+        film,
+        faults,
     )
 
 

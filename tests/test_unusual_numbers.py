@@ -107,9 +107,11 @@ def test_an_angle_that_jumps_is_found(turn: float, low: float, rng: np.random.Ge
         part[:, 0] = low + (part[:, 0] - low) % turn
     said = likely_angles(state, next_state, [turn, math.inf])
     assert "state 0" in said
-    assert "angles=(0,)" in said
+    assert ("angles=(0,)" if turn == 2 * math.pi else f"angles={{0: {turn:g}}}") in said
     assert "--angles 0," in said
     assert likely_angles(state, next_state, [turn, math.inf], known=(0,)) == ""
+    assert likely_angles(state, next_state, [turn, math.inf], known={0: turn}) == ""
+    assert likely_angles(state, next_state, [turn, math.inf], known={0: 0.5 * turn}) == said
 
 
 def test_other_numbers_are_no_angles(rng: np.random.Generator) -> None:

@@ -56,6 +56,7 @@ class Progress:
         self.returns: Tensor | None = None
         self.elbo: float | None = None  # of the last epoch, in nats for each transition
         self.round, self.index = done, 0
+        self.last: Step | None = None
         self.gradient_steps, self.gradient_seconds, self.in_round = 0, 0.0, 0  # the last: since the round began
         self.plans, self.plan_seconds = 0, 0.0
         self.lengths: list[int] = []  # of the episodes with plans
@@ -91,7 +92,7 @@ class Progress:
             self.returns = torch.zeros_like(step.reward)
         assert self.returns is not None
         self.returns += step.reward * step.alive
-        self.round, self.index = m, step.index + 1
+        self.round, self.index, self.last = m, step.index + 1, step
         seconds = self._lap()
         if m > 0:  # round 0 acts at random, which takes next to nothing
             self.plans, self.plan_seconds = self.plans + 1, self.plan_seconds + seconds

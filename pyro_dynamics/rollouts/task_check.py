@@ -103,7 +103,7 @@ def unusual(data: Transitions, task: Task, envs: VectorEnv) -> list[str]:
     state, next_state = data.state.double().numpy(), data.next_state.double().numpy()
     space: Any = envs.single_observation_space
     widths = np.asarray(space.high, np.float64) - np.asarray(space.low, np.float64)
-    known = task.angles.entries if isinstance(task, BoxTask) else ()
+    known = task.angles.turn if isinstance(task, BoxTask) else ()
     return [
         lost_digits(state, next_state, task.state_names),
         likely_angles(state, next_state, widths, known, task.state_names),
@@ -188,11 +188,21 @@ def compare_length(steps: Sequence[Step], envs: VectorEnv, length: int) -> str:
     if len(steps) < min(STEPS, length) and (steps[-1].alive & ~steps[-1].terminated).any():
         cut.append(len(steps))
     shortest = min([*limits, *cut], default=length)
-    if shortest >= length:
-        return ""
+    return _cut_after(shortest, length) if shortest < length else ""
+
+
+def compare_whole_length(last: Step | None, envs: VectorEnv, length: int) -> str:
+    """The same after the last step of a whole round, where the limit lies beyond what :func:`check_task` looks at."""
+    steps = 0 if last is None else last.index + 1
+    limited = any(min(_own_limits(env), default=length) < length for env in getattr(envs, "envs", ()))
+    cut = last is not None and bool((last.alive & ~last.terminated).any())
+    return _cut_after(steps, length) if cut and not limited and STEPS < steps < length else ""
+
+
+def _cut_after(steps: int, length: int) -> str:
     return (
-        f"the environment cuts its episodes itself after {shortest} steps, so that none has the {length} of --steps, "
-        f"and a change that is scheduled for later never comes: take its limit off, or give --steps {shortest}"
+        f"the environment cuts its episodes itself after {steps} steps, so that none has the {length} of --steps, "
+        f"and a change that is scheduled for later never comes: take its limit off, or give --steps {steps}"
     )
 
 

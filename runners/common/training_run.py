@@ -22,7 +22,7 @@ from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.rollouts.context_check import check_context
 from pyro_dynamics.rollouts.environment_record import EnvironmentRecord
 from pyro_dynamics.rollouts.progress import Progress
-from pyro_dynamics.rollouts.task_check import check_task
+from pyro_dynamics.rollouts.task_check import check_task, compare_whole_length
 from pyro_dynamics.rollouts.trackers.contract import TrackerName, open_tracker, require_tracker
 from pyro_dynamics.rollouts.training import train
 from pyro_dynamics.rollouts.training_environments import FixedEnvironments, TrainingEnvironments
@@ -154,6 +154,9 @@ def train_run(
         def save(m: int, transitions: Transitions, rows: list[dict[str, Any]]) -> None:
             if m and (words := group.far_outside(transitions)):
                 tqdm.write(f"warning: round {m}: {words}; later rounds learn from it", file=sys.stderr)
+            whole = not m and not any("faults" in row for row in rows)
+            if whole and (words := compare_whole_length(progress.last, environments, config.steps)):
+                tqdm.write(f"warning: {words}", file=sys.stderr)
             folder.save_round(m, transitions, rows, group.state_dict(), config.keep_checkpoints)
             tracked.round(m, [mean_of(rows)] if drawn else rows, progress.elbo)
             if after_round is not None:

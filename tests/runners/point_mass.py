@@ -266,6 +266,8 @@ class Worn(PointMass):
 class Impatient(PointMass):
     """Says after 25 steps that time is up, without a wrapper."""
 
+    most = 25
+
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         self.count = 0
         return super().reset(**kwargs)
@@ -273,7 +275,13 @@ class Impatient(PointMass):
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.count += 1
         observation, value, terminated, _, info = super().step(action)
-        return observation, value, terminated, self.count >= 25, info
+        return observation, value, terminated, self.count >= self.most, info
+
+
+class Patient(Impatient):
+    """Says it after 104, which are more than a task check looks at."""
+
+    most = 104
 
 
 class Surveyed(PointMass):
@@ -309,6 +317,10 @@ def is_cut() -> Family:
 
 def cuts_itself() -> Family:
     return family(Impatient, reward)
+
+
+def cuts_itself_late() -> Family:
+    return family(Patient, reward)
 
 
 def does_not_hear_the_seed() -> Family:

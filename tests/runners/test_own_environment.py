@@ -180,6 +180,17 @@ def test_what_differs_from_the_environment_is_warned_of(
     assert words.replace("150", "300") in line
 
 
+def test_a_limit_beyond_the_first_steps_is_warned_of_by_the_first_round(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "point_mass:cuts_itself_late", *SMALL, "--steps", "110", "--out", "run"]) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "cuts its episodes itself" in line]
+    assert "after 104 steps, so that none has the 110 of --steps" in line
+    assert main(["adapt", "run", "--schedule", "0:0.5,106:1", "--steps", "110", "--quiet"]) == 0
+    found = capsys.readouterr()
+    assert "the episode ended after 104 of 110 steps: the schedule changes at step 106, and that never" in found.out
+    assert main(["train", "point_mass:cuts_itself_late", *SMALL, "--steps", "104", "--out", "whole"]) == 0
+    assert "cuts its episodes" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("made", [*(point_mass.late(steps) for steps in (1, 2, 4)), point_mass.outdated()])
 def test_an_action_that_is_seen_later_than_the_next_state_is_found(made: Family) -> None:
     envs = made.make_vector(made.train, 60)
