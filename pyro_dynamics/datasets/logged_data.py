@@ -11,15 +11,13 @@ from torch import Tensor
 from pyro_dynamics.datasets.columns import require_groupable
 from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.contexts import one_but_for_rounding
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.transitions import Transitions
 from pyro_dynamics.unusual_numbers import lost_digits, other_units, repeated
 
 ENVIRONMENT = "environment"
 """The default column that identifies environments."""
-ROUNDING = 1e-6
-"""Quantities whose difference is at most this share of them are one, such as 0.3 in a file of float32 and in another.
-"""
 
 
 @dataclass(frozen=True)
@@ -225,7 +223,7 @@ def _as_one(values: np.ndarray) -> np.ndarray:
     unique, index = np.unique(values, return_inverse=True)
     groups: list[list[float]] = []
     for value in unique.tolist():
-        if groups and value - groups[-1][0] <= ROUNDING * abs(value):
+        if groups and one_but_for_rounding(groups[-1][0], value):
             groups[-1].append(value)
         else:
             groups.append([value])

@@ -8,6 +8,7 @@ import pandas
 import pytest
 
 from pyro_dynamics.datasets.fitting import hold_out
+from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
 from pyro_dynamics.datasets.sources import read_data
 from pyro_dynamics.errors import UserError
 
@@ -83,7 +84,8 @@ def test_tables_in_memory_without_a_group_are_an_environment_each() -> None:
         ((0.1 + 0.2, 0.3, 0.4), (0.3, 0.4)),
         ((1e-9, float(np.float32(1e-9))), (1e-9,)),
         ((-9.81, float(np.float32(-9.81)), 9.81), (-9.81, 9.81)),
-        ((1.0, 1.0 + 5e-7), (1.0,)),
+        ((1.0, 1.0 + 2.0**-21), (1.0,)),
+        ((2.1e11, float(np.float32(2.1e11))), (2.1e11,)),
         ((1.0, 1.00001), (1.0, 1.00001)),
         ((0.0, 1e-12), (0.0, 1e-12)),
     ],
@@ -94,6 +96,26 @@ def test_quantities_that_differ_by_rounding_are_one(values: tuple[float, ...], l
     pairs = read_data([table(value, seed=k).assign(m=2.0) for k, value in enumerate(values)], "g,m")
     assert pairs.labels == tuple((label, 2.0) for label in labels)
     assert pairs.transitions.environment.tolist() == data.transitions.environment.tolist()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (1.7e9, 1.7e9 + 60, 1.7e9 + 128, 1.7e9 + 600),  # when a session began, in seconds
+        (1700000000.125, 1700000001.6180339, 1700000002.7182818),
+        (1.7e18, 1.7e18 + 6e10),
+        (4500001.0, 4500002.0, 4500002.5),  # places in m
+        (48.137154, 48.137163, 48.137171),  # and in degrees
+        (2451545.0, 2451545.5, 2451545.75),
+        (1.0, 1.0 + 5e-7),
+    ],
+    ids=str,
+)
+def test_quantities_far_from_0_stay_as_many_as_they_are(values: tuple[float, ...], tmp_path: Path) -> None:
+    frame = pandas.concat([table(value, seed=k) for k, value in enumerate(values)], ignore_index=True)
+    for data in (read_data(frame, "g"), read_data(csv_of(tmp_path, "log.csv", frame), "g")):
+        assert data.labels == values
+        assert LoggedFamily.of(DataDescription.of(["log.csv"], data, "", None)).train == values
 
 
 @pytest.mark.parametrize("column", ["measured", "state", "time of day"])
