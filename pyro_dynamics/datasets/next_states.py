@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pyro_dynamics.datasets.episodes_of_rows import in_order
 from pyro_dynamics.datasets.logged_data import Log
 from pyro_dynamics.errors import UserError
 
@@ -29,15 +30,8 @@ def with_next_states(log: Log, grouping: Sequence[np.ndarray]) -> Log:
     Raises:
         UserError: if no row continues another one, two rows are the same step, or episodes without numbers alternate.
     """
-    keys = [np.unique(column, return_inverse=True)[1] for column in grouping]
-    if log.episode is not None:
-        keys.append(np.unique(log.episode, return_inverse=True)[1])
     ordered = log.step is not None
-    sorting = [*keys, log.step] if log.episode is not None and log.step is not None else keys
-    order = np.lexsort(sorting[::-1]) if sorting else np.arange(len(log))  # stable; its last key decides first
-    same = np.ones(len(log) - 1, dtype=bool)
-    for key in keys:
-        same &= key[order][1:] == key[order][:-1]
+    order, same = in_order(log, grouping)
     if log.step is not None:
         counted = np.diff(log.step[order].astype(np.int64))
         if log.episode is not None:
