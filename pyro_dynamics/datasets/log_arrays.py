@@ -94,7 +94,7 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
         log, notes=(*notes, *log.notes, *_words(where, changes, derived), *alternation(log, grouping, derived))
     )
     if derived:
-        return with_next_states(log, grouping)
+        return with_next_states(log, grouping, changes)
     known = step is not None or episode is not None
     return fitted_together(log, grouping, changes) if known else log
 
@@ -186,8 +186,14 @@ def _gathered(where: str, columns: Mapping[str, np.ndarray], names: ColumnNames)
         found[part] = _side_by_side(where, columns, wanted) if part in VECTORS else columns[wanted[0]]
     for part in VECTORS:
         numbered = [name for name in columns if name.startswith(f"{part}_") and name[len(part) + 1 :].isdecimal()]
-        if part in found or part in columns or not numbered:
+        if part in found or not numbered:
             continue
+        if part in columns:
+            flag = part.replace("_", "-")
+            raise UserError(
+                f"{where} has {part}, and {listed(numbered)} too: say which of them it is by --{flag}, as in "
+                f"--{flag} {','.join(numbered[:3])}, or rename one (columns= in Python)"
+            )
         wanted = [f"{part}_{i}" for i in range(len(numbered))]
         absent = [name for name in wanted if name not in columns]
         if absent:

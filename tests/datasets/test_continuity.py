@@ -142,6 +142,7 @@ def test_a_group_that_changes_within_an_episode_is_named(how: str) -> None:
     assert "the column to group by changes within an episode in 9 places" in log.notes[0]
     assert len(log) == EPISODES * STEPS - EPISODES - 9
     assert "15 of 60 rows" in log.notes[1]
+    assert not log.notes[2:]  # the steps between are those of another environment, and not missing
     right = {tuple(state): tuple(after) for state, after in zip(whole()["state"], whole()["next_state"], strict=True)}
     assert all(right[tuple(s)] == tuple(n) for s, n in zip(log.state, log.next_state, strict=True))
 
