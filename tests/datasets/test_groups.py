@@ -172,6 +172,26 @@ def test_whole_numbers_in_a_file_stay_in_their_order_and_gaps_are_gaps(tmp_path:
         read_data(csv_of(tmp_path, "na.csv", quantities), "g")
 
 
+@pytest.mark.parametrize("group", ["of each file", "one", "of a column"])
+def test_a_file_and_its_copy_are_named_whatever_they_are_grouped_by(group: str, tmp_path: Path) -> None:
+    frames = [table(1.0), table(1.0), table(2.0, seed=1), *(table(3.0, rows=400, seed=k) for k in (2, 3))]
+    if group == "one":
+        frames = [frame.assign(g=1.0) for frame in frames]
+    files = [csv_of(tmp_path, f"{place}.csv", frame) for place, frame in enumerate(frames)]
+    data = read_data(files, None if group == "of each file" else "g")
+    first, second = ("environment 0", "environment 1") if group == "of each file" else files[:2]
+    (note,) = data.notes
+    assert note.startswith(f"24 of the 24 rows of {first} are in {second}, to the last digit")
+    assert read_data([files[0], *files[2:]], None if group == "of each file" else "g").notes == ()
+
+
+def test_an_environment_of_one_table_with_the_rows_of_another_is_named() -> None:
+    frame = pandas.concat([table(1.0), table(2.0), table(3.0, seed=1)])
+    assert read_data(frame, "g").notes[0].startswith("24 of the 24 rows of environment 1 are in environment 2")
+    close = pandas.concat([table(1.7e9), table(1.7e9 + 60)])
+    assert "24 rows of environment 1700000000.0 are in environment 1700000060.0" in read_data(close, "g").notes[0]
+
+
 @pytest.mark.parametrize(("environments", "episodes"), [(1, 2), (1, 12), (3, 4)])
 def test_episodes_that_alternate_need_a_column_episode(environments: int, episodes: int) -> None:
     """As a vector environment gives them, ``[T, N]``, flattened."""
