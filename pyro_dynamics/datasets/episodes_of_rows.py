@@ -11,7 +11,7 @@ FEWEST = 4
 """Where rows of one episode stand together in pieces of so many or more, on average, episodes do not alternate."""
 
 
-def told_apart(log: Log, grouping: Sequence[np.ndarray], derived: bool) -> Log:
+def separate_returning(log: Log, grouping: Sequence[np.ndarray], derived: bool) -> Log:
     """The log with a number of its own for each episode that has that of another one, and a note if there are any.
 
     Sessions may count their episodes from 0 each. Without steps nothing else says where an episode begins than that
@@ -51,7 +51,7 @@ def told_apart(log: Log, grouping: Sequence[np.ndarray], derived: bool) -> Log:
 
 
 def cut_at_ends(log: Log, grouping: Sequence[np.ndarray], ends: np.ndarray, called: str) -> Log:
-    """The log with episodes that end where rows say so, though episode and step go on; and a note where they do.
+    """The log with episodes that end where rows say so, though episode and step continue; and a note where they do.
 
     A step may count through all episodes. But an end beside another one, or in the first row of an episode, would
     leave an episode of one row: if most are such, the column says something else (a goal is reached, an episode
@@ -64,16 +64,16 @@ def cut_at_ends(log: Log, grouping: Sequence[np.ndarray], ends: np.ndarray, call
         called: the column that says so, for the note.
     """
     order, same = in_order(log, grouping)
-    goes_on = same if log.step is None else same & (np.diff(log.step[order]) == 1)
-    cut = goes_on & ends[order][:-1]
+    continues = same if log.step is None else same & (np.diff(log.step[order]) == 1)
+    cut = continues & ends[order][:-1]
     if not cut.any():
         return log
     columns = " and ".join(name for name in ("episode", "step") if getattr(log, name) is not None)
     what = (
         f"{log.name}: {called} says in {int(cut.sum())} rows, first in row {int(order[cut.argmax()])}, that an episode "
-        f"ends, where by {columns} it goes on"
+        f"ends, where by {columns} it continues"
     )
-    alone = ends[order][1:] | ~np.append(False, (goes_on & ~cut)[:-1])
+    alone = ends[order][1:] | ~np.append(False, (continues & ~cut)[:-1])
     if 2 * (cut & alone).sum() > cut.sum():
         note = f"{what}: most of these would leave episodes of one row, and none is taken for an end"
         return replace(log, notes=(*log.notes, note))
@@ -82,7 +82,7 @@ def cut_at_ends(log: Log, grouping: Sequence[np.ndarray], ends: np.ndarray, call
         episode = np.empty(len(log), dtype=np.int64)
         episode[order] = np.cumsum(np.append(True, ~same | cut))
     if log.step is not None:
-        starts = np.flatnonzero(np.append(True, ~goes_on | cut))
+        starts = np.flatnonzero(np.append(True, ~continues | cut))
         gone = np.where(np.append(False, cut)[starts], log.step[order][starts] - log.step.min(), 0)
         step = np.empty_like(log.step)
         step[order] = log.step[order] - np.repeat(gone, np.diff(np.append(starts, len(log))))

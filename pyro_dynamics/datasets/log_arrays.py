@@ -12,7 +12,7 @@ from pyro_dynamics.data_files import read_arrays, require_file
 from pyro_dynamics.datasets.columns import as_array, episodes, out_of_cells, plain, require_groupable, steps
 from pyro_dynamics.datasets.continuity import fitted_together
 from pyro_dynamics.datasets.environments_of_rows import alternation, changes_of_group, episodes_of_ends
-from pyro_dynamics.datasets.episodes_of_rows import cut_at_ends, told_apart
+from pyro_dynamics.datasets.episodes_of_rows import cut_at_ends, separate_returning
 from pyro_dynamics.datasets.file_kinds import unreadable
 from pyro_dynamics.datasets.logged_data import Log, grouping_names
 from pyro_dynamics.datasets.next_states import with_next_states
@@ -86,7 +86,7 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
     others = _groupable(where, columns, group, rows, used)
     log = Log(where, numbers["state"], numbers["action"], next_state, numbers.get("reward"), step, episode, others)
     grouping = _grouping(others, group)
-    log = told_apart(log, grouping, derived)
+    log = separate_returning(log, grouping, derived)
     if given:
         log = _ended(log, columns, grouping, derived)
     changes = changes_of_group(log, grouping) if changes is None else changes
@@ -143,7 +143,7 @@ def _without_limits(where: str, columns: Mapping[str, np.ndarray], derived: bool
 
 
 def _ended(log: Log, columns: Mapping[str, np.ndarray], grouping: list[np.ndarray], derived: bool) -> Log:
-    """The log with the ends of episodes that columns name, where ``episode`` or ``step`` goes on there."""
+    """The log with the ends of episodes that columns name, where ``episode`` or ``step`` continues there."""
     try:
         ends = ends_of_episodes(log.name, columns, len(log))
     except UserError:  # what ends an episode is said already, and a column of that name may be anything

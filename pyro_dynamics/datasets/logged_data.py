@@ -148,7 +148,7 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
     if not rewarded and (some := [log.name for log in logs if log.reward is not None]):
         others = ", ".join(log.name for log in logs if log.reward is None)
         notes.append(f"rewards are in {', '.join(some)}, and not in {others}: none are used")
-    rows = [part.numpy() for part in (data.state, data.action, data.next_state)]
+    rows = data.state.numpy(), data.action.numpy(), data.next_state.numpy()
     blocks = _blocks(logs, data, labels)
     twice = repeated(*rows, data.environment.numpy()), *(shared(*rows, block) for block in blocks)
     states = {what: data.state.numpy()[own] for block in blocks for what, own in block.items()}

@@ -51,7 +51,7 @@ def one_but_for_rounding(first: float, second: float) -> bool:
     """Whether two numbers are one: 0.3 and 0.1 + 0.2 as float64 adds, or 0.3 and what float32 makes of it.
 
     Numbers far from 0 may well differ by as little (times in seconds since 1970, positions in a country's grid), so
-    that what float32 rounded is told by its digits: of a decimal it makes many of them, in 24 bits.
+    that what float32 rounded is known by its digits: of a decimal it makes many of them, in 24 bits.
     """
     apart, size = abs(first - second), max(abs(first), abs(second))
     if apart <= ADDED * size:

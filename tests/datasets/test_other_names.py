@@ -166,12 +166,12 @@ def through(how: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "how", ["a step", "from 1, of each environment", "a step and a constant episode", "a constant episode"]
 )
-def test_an_end_cuts_an_episode_that_goes_on(how: str) -> None:
+def test_an_end_cuts_an_episode_that_continues(how: str) -> None:
     data = read_data(through(how), GROUP)
     assert [len(rows) for rows in data.transitions.episodes()] == [11] * 6
     np.testing.assert_array_equal(data.transitions.next_state, LOG["next_state"][LOG["step"] < 11])
     assert "timeouts says in 4 rows, first in row 11, that an episode ends, where by" in data.notes[0]
-    assert data.notes[0].endswith("it goes on: it ends there")
+    assert data.notes[0].endswith("it continues: it ends there")
     failures = {("terminals" if name == "timeouts" else name): array for name, array in through(how).items()}
     assert any("no column timeouts or truncated" in note for note in read_data(failures, GROUP).notes)
 
