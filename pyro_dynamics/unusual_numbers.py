@@ -16,6 +16,8 @@ OUTLYING = 100.0
 """A row is an outlier this many times as far out as 98 % of all."""
 REPEATED = 0.05
 """Share of rows that may have state and action of another one."""
+ALIKE = 10
+"""Fewer rows that move may be those of another environment by chance: the first ones, before a parameter acts."""
 SHOWN = 3
 """So many entries are named, of more the number alone."""
 
@@ -217,7 +219,7 @@ def shared(state: np.ndarray, action: np.ndarray, next_state: np.ndarray, blocks
         owners[rows] += 1
     pairs: dict[str, str] = {}
     for what, rows in own.items():
-        if 2 * (owners[rows] > 1).sum() > len(rows) and len(pairs) < SHOWN:
+        if len(rows) >= ALIKE and 2 * (owners[rows] > 1).sum() > len(rows) and len(pairs) < SHOWN:
             other = max((one for one in own if one != what), key=lambda one: np.isin(rows, own[one]).sum())
             if pairs.get(other) != what:
                 pairs[what] = other

@@ -180,6 +180,7 @@ def test_rows_at_rest_and_on_a_grid_may_repeat(rng: np.random.Generator) -> None
         ),
         ((np.r_[0:200], np.r_[190:200, 0:5]), "15 of the 15 rows of b are in a"),
         ((np.r_[0:80], np.r_[70:150]), ""),  # a piece
+        ((np.r_[0:200], np.r_[0:9]), ""),  # by chance
         ((np.r_[0:200], np.r_[0:200], np.r_[0:200], np.r_[0:200], np.r_[0:200]), "200 of the 200 rows of a are in b"),
     ],
 )
