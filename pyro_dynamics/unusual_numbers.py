@@ -16,6 +16,8 @@ OUTLYING = 100.0
 """A row is an outlier this many times as far out as 98 % of all."""
 REPEATED = 0.05
 """Share of rows that may have state and action of another one."""
+ALIKE = 10
+"""Fewer rows that move may be those of another environment by chance: the first ones, before a parameter acts."""
 SHOWN = 3
 """So many entries are named, of more the number alone."""
 
@@ -194,6 +196,45 @@ def repeated(state: np.ndarray, action: np.ndarray, next_state: np.ndarray, envi
     return (
         f"{again} of {len(state)} rows have the state and action of another row of their environment, to the last "
         "digit: rows that are there twice count twice, and copies of what is held out are trained on: leave them out"
+    )
+
+
+def shared(state: np.ndarray, action: np.ndarray, next_state: np.ndarray, blocks: Mapping[str, np.ndarray]) -> str:
+    """A warning where most rows of a file, or of an environment, are in another one too; else nothing.
+
+    Rows that do not move, and states of whole numbers, may well be.
+
+    Args:
+        state: ``[N, S]``, float32 as all of these.
+        action: ``[N, A]``.
+        next_state: ``[N, S]``.
+        blocks: which rows each of them has, ``[n]``, by what it is called.
+    """
+    if len(blocks) < 2:
+        return ""
+    whole = np.concatenate([state, action, next_state], 1, dtype=np.float32) + 0.0  # -0 is 0
+    odd = np.random.default_rng(0).integers(1 << 62, size=whole.shape[1], dtype=np.uint64) * 2 + 1
+    row = np.unique((whole.view(np.uint32) * odd).sum(1), return_inverse=True)[1]  # a hash: rows are many
+    counted = (next_state != state).any(1) & (state % 1 != 0).any(1)
+    owners = np.zeros(row.max() + 1, dtype=np.int64)
+    own = {what: np.unique(row[rows[counted[rows]]]) for what, rows in blocks.items()}
+    for rows in own.values():
+        owners[rows] += 1
+    pairs: dict[str, str] = {}
+    for what, rows in own.items():
+        if len(rows) >= ALIKE and 2 * (owners[rows] > 1).sum() > len(rows) and len(pairs) < SHOWN:
+            other = max((one for one in own if one != what), key=lambda one: np.isin(rows, own[one]).sum())
+            if pairs.get(other) != what:
+                pairs[what] = other
+    if not pairs:
+        return ""
+    found = [
+        f"{int(np.isin(own[what], own[other]).sum())} of the {len(own[what])} rows of {what} are in {other}"
+        for what, other in pairs.items()
+    ]
+    return (
+        f"{', '.join(found)}, to the last digit: if one is a copy of the other, or holds it, leave one out: copies of "
+        "what is held out are trained on"
     )
 
 

@@ -1,7 +1,7 @@
 """pyro-dynamics fit: learn a dynamics model from logged transitions alone, without a simulator."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,6 +16,7 @@ from pyro_dynamics.datasets.fitting import fit_metrics, hold_out
 from pyro_dynamics.datasets.log_arrays import ColumnNames
 from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.datasets.logged_family import NAME, DataDescription, LoggedFamily
+from pyro_dynamics.datasets.logged_rewards import other_rewards
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
@@ -28,7 +29,6 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.models import EnsembleConfig
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.progress_lines import progress_bar
-from pyro_dynamics.rollouts.task_check import TOLERANCE
 from pyro_dynamics.runners.common.configuration import (
     CHANGEPOINT_KALMAN,
     POLISH,
@@ -46,8 +46,6 @@ from pyro_dynamics.runners.common.factory import action_space, build_group
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
-from pyro_dynamics.tasks import Task
-from pyro_dynamics.tasks.functions import evaluate
 from pyro_dynamics.transitions import Transitions
 from pyro_dynamics.unusual_numbers import likely_angles, outliers
 
@@ -224,27 +222,6 @@ def warn_of_numbers(data: LoggedData, family: str | None, angles: Sequence[int])
         found.append(other_rewards(rows, find_family(family).make_task(), family, place))
     for warning in filter(None, found):
         tqdm.write(f"warning: {warning}", file=sys.stderr)
-
-
-def other_rewards(rows: Transitions, task: Task, family: str, place: Callable[[int], str]) -> str:
-    """A warning if the logged rewards are not those of the family's task; else nothing."""
-    if getattr(task, "learns_reward", False):
-        return ""
-    ours = evaluate("reward", task.reward, rows.state, rows.action, rows.next_state)
-    apart = (ours - rows.reward).abs()
-    limit = TOLERANCE * float(torch.maximum(ours.abs(), rows.reward.abs()).max())
-    if apart.max() <= limit:
-        return ""
-    shifted = [(ours[1:] - rows.reward[:-1]).abs(), (ours[:-1] - rows.reward[1:]).abs()]
-    cause = "state, action or reward has other units, another order or another meaning there"
-    for other, one in zip(shifted, ("after", "before"), strict=True):
-        if (other <= limit).float().mean() > 0.9:
-            cause = f"each is that of the row {one} it: move the column by one row"
-    row = int(apart.argmax())
-    return (
-        f"the logged rewards are not those of the family {family} in {int((apart > limit).sum())} of {len(rows)} rows "
-        f"({float(rows.reward[row]):.4g} and {float(ours[row]):.4g} in {place(row)}): {cause}"
-    )
 
 
 def same_fit(path: Path, run: dict[str, Any], described: DataDescription, data: Sequence[Transitions]) -> RunFolder:

@@ -11,6 +11,7 @@ from pyro_dynamics.unusual_numbers import (
     other_units,
     outliers,
     repeated,
+    shared,
 )
 
 
@@ -168,6 +169,37 @@ def test_rows_at_rest_and_on_a_grid_may_repeat(rng: np.random.Generator) -> None
     still = np.full_like(state, 0.5)
     assert repeated(still, np.zeros_like(action), still, environment) == ""
     assert repeated(np.round(10 * state), action > 0, np.round(10 * next_state), environment) == ""
+
+
+@pytest.mark.parametrize(
+    ("blocks", "words"),
+    [
+        ((np.r_[0:80], np.r_[80:200]), ""),
+        ((np.r_[0:80], np.r_[0:80], np.r_[80:200]), "80 of the 80 rows of a are in b, to the last digit"),
+        (
+            (np.r_[0:80], np.r_[80:160], np.r_[0:200]),
+            "of a are in c, 80 of the 80 rows of b are in c",
+        ),
+        ((np.r_[0:200], np.r_[190:200, 0:5]), "15 of the 15 rows of b are in a"),
+        ((np.r_[0:80], np.r_[70:150]), ""),  # a piece
+        ((np.r_[0:200], np.r_[0:9]), ""),  # by chance
+        ((np.r_[0:200], np.r_[0:200], np.r_[0:200], np.r_[0:200], np.r_[0:200]), "200 of the 200 rows of a are in b"),
+    ],
+)
+def test_files_that_hold_the_rows_of_another_are_named(
+    rng: np.random.Generator, blocks: tuple[np.ndarray, ...], words: str
+) -> None:
+    state, action, next_state = (part.astype(np.float32)[np.concatenate(blocks)] for part in walks(rng)[:3])
+    ends = np.cumsum([len(rows) for rows in blocks])
+    named = {name: np.arange(end - len(rows), end) for name, end, rows in zip("abcde", ends, blocks, strict=False)}
+    said = shared(state, action, next_state, named)
+    assert words in said
+    assert bool(said) == bool(words)
+    assert said.count(" rows of ") <= 3
+    other = next_state + np.arange(len(state), dtype=np.float32)[:, None]  # of other environments
+    assert shared(state, action, other, named) == ""
+    assert shared(np.round(10 * state), action, np.round(10 * next_state), named) == ""
+    assert shared(state, action, state, named) == ""
 
 
 @pytest.mark.parametrize(("turn", "factor"), [(math.pi, 180 / math.pi), (1.5, 180 / math.pi), (2 * math.pi, 57.3)])

@@ -12,10 +12,11 @@ from pyro_dynamics.data_files import read_arrays, require_file
 from pyro_dynamics.datasets.columns import as_array, episodes, out_of_cells, plain, require_groupable, steps
 from pyro_dynamics.datasets.continuity import fitted_together
 from pyro_dynamics.datasets.environments_of_rows import alternation, changes_of_group, episodes_of_ends
+from pyro_dynamics.datasets.episodes_of_rows import cut_at_ends, separate_returning
 from pyro_dynamics.datasets.file_kinds import unreadable
 from pyro_dynamics.datasets.logged_data import Log, grouping_names
 from pyro_dynamics.datasets.next_states import with_next_states
-from pyro_dynamics.datasets.other_names import by_other_names, ends_of_episodes, only_terminations
+from pyro_dynamics.datasets.other_names import by_other_names, ends_of_episodes, named_ends, only_terminations
 from pyro_dynamics.errors import UserError, first_line
 
 VECTORS = ("state", "action", "next_state")
@@ -62,6 +63,7 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
     columns = by_other_names(columns, names.given()) | columns
     found = {name: columns[name] for name in columns if name in RESERVED} | _gathered(where, columns, names)
     found = {name: array if name in VECTORS else plain(array) for name, array in found.items()}
+    given = bool({"episode", "step"} & set(found))
     notes, changes = _find_episodes(where, columns, found, _wanted(columns, group))
     derived = "next_state" not in found and bool({"episode", "step"} & set(found))
     missing = [name for name in VECTORS if name not in found and not (derived and name == "next_state")]
@@ -84,10 +86,15 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
     others = _groupable(where, columns, group, rows, used)
     log = Log(where, numbers["state"], numbers["action"], next_state, numbers.get("reward"), step, episode, others)
     grouping = _grouping(others, group)
+    log = separate_returning(log, grouping, derived)
+    if given:
+        log = _ended(log, columns, grouping, derived)
     changes = changes_of_group(log, grouping) if changes is None else changes
-    log = replace(log, notes=(*notes, *_words(where, changes, derived), *alternation(log, grouping, derived)))
+    log = replace(
+        log, notes=(*notes, *log.notes, *_words(where, changes, derived), *alternation(log, grouping, derived))
+    )
     if derived:
-        return with_next_states(log, grouping)
+        return with_next_states(log, grouping, changes)
     known = step is not None or episode is not None
     return fitted_together(log, grouping, changes) if known else log
 
@@ -121,13 +128,32 @@ def _find_episodes(
     grouping = [column for column in (plain(columns[name]) for name in groups) if column.shape == (rows,)]
     found["episode"], changes, alternate = episodes_of_ends(ends, grouping)
     notes = [f"{where}: rows of several environments alternate: each goes with those of its own"] * alternate
+    return [*notes, *_without_limits(where, columns, "next_state" not in found)], changes
+
+
+def _without_limits(where: str, columns: Mapping[str, np.ndarray], derived: bool) -> list[str]:
+    """A note where next states are derived, and nothing says where a time limit ended an episode."""
     ended = only_terminations(columns)
-    if "next_state" not in found and ended is not None:
-        notes.append(
-            f"{where}: {ended} is there, and no column timeouts or truncated: where a time limit ended an episode, its "
-            "last row leads into the next one"
-        )
-    return notes, changes
+    if not derived or ended is None:
+        return []
+    return [
+        f"{where}: {ended} is there, and no column timeouts or truncated: where a time limit ended an episode, its "
+        "last row leads into the next one"
+    ]
+
+
+def _ended(log: Log, columns: Mapping[str, np.ndarray], grouping: list[np.ndarray], derived: bool) -> Log:
+    """The log with the ends of episodes that columns name, where ``episode`` or ``step`` continues there."""
+    try:
+        ends = ends_of_episodes(log.name, columns, len(log))
+    except UserError:  # what ends an episode is said already, and a column of that name may be anything
+        return log
+    if ends is None:
+        return log
+    cut = cut_at_ends(log, grouping, ends, " or ".join(named_ends(columns)))
+    if cut.step is log.step and cut.episode is log.episode:
+        return cut
+    return replace(cut, notes=(*cut.notes, *_without_limits(log.name, columns, derived)))
 
 
 def listed(columns: Iterable[str]) -> str:
@@ -160,8 +186,14 @@ def _gathered(where: str, columns: Mapping[str, np.ndarray], names: ColumnNames)
         found[part] = _side_by_side(where, columns, wanted) if part in VECTORS else columns[wanted[0]]
     for part in VECTORS:
         numbered = [name for name in columns if name.startswith(f"{part}_") and name[len(part) + 1 :].isdecimal()]
-        if part in found or part in columns or not numbered:
+        if part in found or not numbered:
             continue
+        if part in columns:
+            flag = part.replace("_", "-")
+            raise UserError(
+                f"{where} has {part}, and {listed(numbered)} too: say which of them it is by --{flag}, as in "
+                f"--{flag} {','.join(numbered[:3])}, or rename one (columns= in Python)"
+            )
         wanted = [f"{part}_{i}" for i in range(len(numbered))]
         absent = [name for name in wanted if name not in columns]
         if absent:

@@ -11,15 +11,13 @@ from torch import Tensor
 from pyro_dynamics.datasets.columns import require_groupable
 from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.contexts import one_but_for_rounding
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.transitions import Transitions
-from pyro_dynamics.unusual_numbers import lost_digits, other_units, repeated
+from pyro_dynamics.unusual_numbers import lost_digits, other_units, repeated, shared
 
 ENVIRONMENT = "environment"
 """The default column that identifies environments."""
-ROUNDING = 1e-6
-"""Quantities whose difference is at most this share of them are one, such as 0.3 in a file of float32 and in another.
-"""
 
 
 @dataclass(frozen=True)
@@ -150,18 +148,27 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
     if not rewarded and (some := [log.name for log in logs if log.reward is not None]):
         others = ", ".join(log.name for log in logs if log.reward is None)
         notes.append(f"rewards are in {', '.join(some)}, and not in {others}: none are used")
-    rows = (part.numpy() for part in (data.state, data.action, data.next_state, data.environment))
-    notes += [words for words in (repeated(*rows), other_units(_blocks(logs, data, labels))) if words]
+    rows = data.state.numpy(), data.action.numpy(), data.next_state.numpy()
+    blocks = _blocks(logs, data, labels)
+    twice = repeated(*rows, data.environment.numpy()), *(shared(*rows, block) for block in blocks)
+    states = {what: data.state.numpy()[own] for block in blocks for what, own in block.items()}
+    notes += [words for words in (*twice, other_units(states)) if words]
     episodic = all(log.episode is not None for log in logs)
     return LoggedData(data, episode, episodic, labels, group or "data set", rewarded, (low, high), tuple(notes))
 
 
-def _blocks(logs: Sequence[Log], data: Transitions, labels: Sequence[Context]) -> dict[str, np.ndarray]:
-    """The states of each log, and of each environment, by what they are called."""
-    several = {log.name: log.state for log in logs} if len(logs) > 1 else {}
+def _blocks(logs: Sequence[Log], data: Transitions, labels: Sequence[Context]) -> list[dict[str, np.ndarray]]:
+    """The rows of each environment, and of each of several logs, by what they are called."""
+    order = data.environment.argsort(stable=True)  # once, however many there are
     counts = data.environment.bincount(minlength=len(labels)).tolist()
-    states = data.state[data.environment.argsort(stable=True)].split(counts)  # once, however many there are
-    return several | {f"environment {label(one)}": part.numpy() for one, part in zip(labels, states, strict=True)}
+    parts = (part.numpy() for part in order.split(counts))
+    names = [label(one) for one in labels]
+    names = names if len(set(names)) == len(names) else list(map(str, labels))
+    environments = {f"environment {name}": part for name, part in zip(names, parts, strict=True)}
+    ends = np.cumsum([len(log) for log in logs])
+    files = {log.name: np.arange(end - len(log), end) for log, end in zip(logs, ends, strict=True)}
+    same = len(files) == len(environments) and all(map(np.array_equal, files.values(), environments.values()))
+    return [environments] if len(logs) == 1 or same else [environments, files]
 
 
 def grouping_names(columns: Collection[str], group: str | None) -> list[str]:
@@ -225,7 +232,7 @@ def _as_one(values: np.ndarray) -> np.ndarray:
     unique, index = np.unique(values, return_inverse=True)
     groups: list[list[float]] = []
     for value in unique.tolist():
-        if groups and value - groups[-1][0] <= ROUNDING * abs(value):
+        if groups and one_but_for_rounding(groups[-1][0], value):
             groups[-1].append(value)
         else:
             groups.append([value])

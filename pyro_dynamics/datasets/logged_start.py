@@ -8,6 +8,7 @@ import numpy as np
 from pyro_dynamics.datasets.logged_family import DataDescription
 from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.contexts import numbers, same_context, sizes_of
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.transitions import Transitions
@@ -33,8 +34,8 @@ def logged_start(folder: RunFolder, logged: Family, family: Family) -> Transitio
     rows, task, where = Transitions.concatenate(rounds), family.make_task(), f"{folder.path} for {family.name}"
     rows.require_of(len(logged.train), task.state_dim, task.action_dim, where)
     rows.require_finite(where)
-    numbers = np.array([_number(family, context) for context in logged.train])
-    if sorted(numbers) != list(range(len(family.train))):
+    found = np.array([_number(family, context) for context in logged.train])
+    if sorted(found) != list(range(len(family.train))):
         there, wanted = (" ".join(map(label, contexts)) for contexts in (logged.train, family.train))
         raise UserError(
             f"{folder.path} has transitions of {logged.axis} {there}, and {family.name} trains on {family.axis} "
@@ -44,20 +45,30 @@ def logged_start(folder: RunFolder, logged: Family, family: Family) -> Transitio
     reward = rows.reward
     if described is not None and not described.rewarded:
         reward = task.reward(rows.state, rows.action, rows.next_state)
-    numbered = rows.environment.new_tensor(numbers)[rows.environment]
+    numbered = rows.environment.new_tensor(found)[rows.environment]
     return Transitions(rows.state, rows.action, rows.next_state, reward, numbered, rows.step)
 
 
 def _number(family: Family, context: Context) -> int:
-    """Which training context of a family this is, to seven digits (logs are often float32); -1 if it is none."""
+    """Which training context of a family this is, to seven digits (logs are often float32); -1 if it is none.
+
+    They may be near one another, beside their size, or near 0: the nearest one is it.
+    """
     try:
         context = family.parse_context(context)
     except UserError:
         return -1
-    for k, own in enumerate(family.train):
-        if context == own or (family.numeric and np.allclose(np.atleast_1d(context), np.atleast_1d(own), rtol=1e-6)):
-            return k
-    return -1
+    if context in family.train:
+        return family.train.index(context)
+    if isinstance(context, str):
+        return -1
+    sizes = sizes_of(family.train)
+    near = [k for k, own in enumerate(family.train) if same_context(context, own, sizes)]
+    return min(near, key=lambda k: _apart(context, family.train[k]), default=-1)
+
+
+def _apart(first: Context, second: Context) -> float:
+    return float(np.abs(np.subtract(numbers(first), numbers(second))).sum())
 
 
 def outside(data: Transitions, low: np.ndarray, high: np.ndarray) -> str | None:

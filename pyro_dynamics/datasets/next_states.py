@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pyro_dynamics.datasets.episodes_of_rows import in_order
 from pyro_dynamics.datasets.logged_data import Log
 from pyro_dynamics.errors import UserError
 
@@ -15,8 +16,10 @@ FEWEST = 50
 SHORT = 10
 """Steps do not go back more often than once in so many rows, unless an episode begins."""
 
+WHOLE = "log whole episodes"
 
-def with_next_states(log: Log, grouping: Sequence[np.ndarray]) -> Log:
+
+def with_next_states(log: Log, grouping: Sequence[np.ndarray], changes: np.ndarray) -> Log:
     """The log with next states, without the last row of each episode, which has none.
 
     Rows of one episode need not stand together: they are put in order by the columns that environments differ in, by
@@ -25,29 +28,27 @@ def with_next_states(log: Log, grouping: Sequence[np.ndarray]) -> Log:
     Args:
         log: with ``episode``, ``step`` or both, and any next states.
         grouping: columns that environments differ in, each ``[N]``.
+        changes: after which rows these change within an episode, ``[N]``.
 
     Raises:
         UserError: if no row continues another one, two rows are the same step, or episodes without numbers alternate.
     """
-    keys = [np.unique(column, return_inverse=True)[1] for column in grouping]
-    if log.episode is not None:
-        keys.append(np.unique(log.episode, return_inverse=True)[1])
     ordered = log.step is not None
-    sorting = [*keys, log.step] if log.episode is not None and log.step is not None else keys
-    order = np.lexsort(sorting[::-1]) if sorting else np.arange(len(log))  # stable; its last key decides first
-    same = np.ones(len(log) - 1, dtype=bool)
-    for key in keys:
-        same &= key[order][1:] == key[order][:-1]
+    order, same = in_order(log, grouping)
+    counts = np.zeros(0, dtype=np.int64)
     if log.step is not None:
         counted = np.diff(log.step[order].astype(np.int64))
         if log.episode is not None:
             _refuse_repeated(log, order, same & (counted == 0))
         else:
             _refuse_alternating(log, order, same, counted)
+        counts = counted[same & (counted > 0)]
         same &= counted == 1
     kept = np.flatnonzero(same)
     if not len(kept):
-        raise UserError(f"{log.name}: no row continues another one, so that there is no next state: log whole episodes")
+        raise UserError(
+            f"{log.name}: no row continues another one, so that there is no next state: {_by_more(counts) or WHOLE}"
+        )
     rows = order[kept]
     pieces = np.cumsum(np.concatenate([[0], ~same]))[kept]
     dropped = len(log) - len(kept)
@@ -56,6 +57,10 @@ def with_next_states(log: Log, grouping: Sequence[np.ndarray]) -> Log:
         "the last of each episode, have none and are left out"
     )
     log = replace(log.select(rows, note), next_state=log.state[order[kept + 1]], episode=pieces)
+    if (counts > 1).any() and not changes.any():  # else the steps between are those of another environment
+        missing = f"{log.name}: {int((counts - 1).sum())} steps are missing within episodes, which are cut there"
+        words = _by_more(counts)
+        log = replace(log, notes=(*log.notes, f"{missing}: {words}" if words else missing))
     if ordered or not _unordered(log.state, log.next_state, pieces):
         return log
     words = (
@@ -63,6 +68,22 @@ def with_next_states(log: Log, grouping: Sequence[np.ndarray]) -> Log:
         "rows are not in the order of time, give a column step, or sort them"
     )
     return replace(log, notes=(*log.notes, f"{log.name}: {words}"))
+
+
+def _by_more(counts: np.ndarray) -> str:
+    """What to do where steps count by more than one in most rows, as in a log that was thinned; else nothing.
+
+    Args:
+        counts: from each row to the next one of its episode, as far as they go up, ``[n]``.
+    """
+    by, often = np.unique(counts, return_counts=True)
+    most = int(by[often.argmax()]) if len(by) else 1
+    if most == 1:
+        return ""
+    return (
+        f"step counts by {most} in {int(often.max())} of {len(counts)} places, and must count by one: divide it by "
+        f"{most} if the action stayed the same for as long, or log every step"
+    )
 
 
 def _unordered(state: np.ndarray, next_state: np.ndarray, pieces: np.ndarray) -> bool:

@@ -40,7 +40,7 @@ def ends_of_episodes(where: str, columns: Mapping[str, np.ndarray], rows: int) -
         UserError: if a column of ends is no number for each row.
     """
     ends = np.zeros(rows, dtype=bool)
-    there = [name for name in (*TERMINATIONS, *TRUNCATIONS, *ENDS) if name in columns]
+    there = named_ends(columns)
     for name in there:
         column = plain(columns[name])
         if column.shape != (rows,) or column.dtype.kind not in "iufb":
@@ -50,6 +50,11 @@ def ends_of_episodes(where: str, columns: Mapping[str, np.ndarray], rows: int) -
         refuse_gaps(where, name, column)  # NaN would be true
         ends |= column.astype(bool)
     return ends if there else None
+
+
+def named_ends(columns: Collection[str]) -> list[str]:
+    """The columns that say which rows end an episode."""
+    return [name for name in (*TERMINATIONS, *TRUNCATIONS, *ENDS) if name in columns]
 
 
 def only_terminations(columns: Collection[str]) -> str | None:

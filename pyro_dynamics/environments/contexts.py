@@ -11,6 +11,12 @@ from pyro_dynamics.errors import UserError
 
 Context = float | str | tuple[float, ...]
 """The value of a hidden parameter: a number with a unit, the name of a category, or a number for each of several."""
+ADDED = 1e-11
+"""Numbers whose difference is at most this share of them are one: sums and products of float64."""
+FLOAT32 = 1e-6
+"""Likewise if one of them is a float32."""
+WRITTEN = 10
+"""Digits of a number that people and clocks write and float32 holds exactly."""
 
 
 def numbers(context: Context) -> tuple[float, ...]:
@@ -39,6 +45,25 @@ def same_context(first: Context, second: Context, sizes: Sequence[float] = ()) -
         return False
     known = sizes or (1.0,) * len(one)
     return all(abs(a - b) <= 1e-6 * max(abs(b), size) for a, b, size in zip(one, other, known, strict=True))
+
+
+def one_but_for_rounding(first: float, second: float) -> bool:
+    """Whether two numbers are one: 0.3 and 0.1 + 0.2 as float64 adds, or 0.3 and what float32 makes of it.
+
+    Numbers far from 0 may well differ by as little (times in seconds since 1970, positions in a country's grid), so
+    that what float32 rounded is known by its digits: of a decimal it makes many of them, in 24 bits.
+    """
+    apart, size = abs(first - second), max(abs(first), abs(second))
+    if apart <= ADDED * size:
+        return True
+    return apart <= FLOAT32 * size and (_of_float32(first) or _of_float32(second))
+
+
+def _of_float32(value: float) -> bool:
+    """Whether a number is a float32, and has more digits than people give one that is."""
+    with np.errstate(over="ignore"):
+        same = float(np.float32(value)) == value
+    return same and len(repr(abs(value)).split("e")[0].replace(".", "").strip("0")) > WRITTEN
 
 
 def sizes_of(contexts: Sequence[Context]) -> tuple[float, ...]:

@@ -9,9 +9,11 @@ from typing import Any
 from tqdm import tqdm
 
 from pyro_dynamics.agent_group import AgentGroup
+from pyro_dynamics.datasets.logged_rewards import other_rewards
 from pyro_dynamics.datasets.logged_start import outside, start_metrics
 from pyro_dynamics.environments import Family, find_family
 from pyro_dynamics.environments.checked_env import limit_steps
+from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.environments.drawn_family import DrawnFamily
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import GUIDES
@@ -194,10 +196,16 @@ def mean_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def start_of(start_from: Path, family: Family, group: AgentGroup) -> Transitions:
-    """The transitions of another run as round 0, with a warning where their actions are none of these environments'."""
+    """The transitions of another run as round 0, with warnings where actions or rewards are not those of the family."""
     start = read_start(start_from, family)
-    if warning := outside(start, *(bound.numpy() for bound in group.agents[0].action_bounds)):
-        print(f"warning: {start_from}: {warning}", file=sys.stderr)
+
+    def place(row: int) -> str:
+        return f"step {int(start.step[row])} of {family.axis} {label(family.train[int(start.environment[row])])}"
+
+    bounds = (bound.numpy() for bound in group.agents[0].action_bounds)
+    for warning in (outside(start, *bounds), other_rewards(start, family.make_task(), family.name, place)):
+        if warning:
+            print(f"warning: {start_from}: {warning}", file=sys.stderr)
     return start
 
 

@@ -142,6 +142,7 @@ def test_a_group_that_changes_within_an_episode_is_named(how: str) -> None:
     assert "the column to group by changes within an episode in 9 places" in log.notes[0]
     assert len(log) == EPISODES * STEPS - EPISODES - 9
     assert "15 of 60 rows" in log.notes[1]
+    assert not log.notes[2:]  # the steps between are those of another environment, and not missing
     right = {tuple(state): tuple(after) for state, after in zip(whole()["state"], whole()["next_state"], strict=True)}
     assert all(right[tuple(s)] == tuple(n) for s, n in zip(log.state, log.next_state, strict=True))
 
@@ -153,3 +154,46 @@ def test_environments_that_count_their_own_episodes_do_not_change(shuffled: bool
     if shuffled:
         arrays = select(arrays, np.random.default_rng(0).permutation(EPISODES * STEPS))
     assert read(arrays).notes == ()
+
+
+RETURNS = "the number of an episode returns after rows of others"
+
+
+@pytest.mark.parametrize(("sessions", "first"), [((2, 2, 2), 80), ((4, 2), 160), ((3, 3), 120)])
+@pytest.mark.parametrize("named", [False, True])
+def test_sessions_that_each_count_from_0_have_episodes_of_their_own(
+    sessions: tuple[int, ...], first: int, named: bool
+) -> None:
+    arrays = smooth()
+    del arrays["environment"]
+    right = read(arrays)
+    counted = np.concatenate([np.arange(count) for count in sessions]).repeat(40)
+    log = read({**arrays, "episode": np.array([f"run {number}" for number in counted]) if named else counted})
+    np.testing.assert_array_equal(log.next_state, right.next_state)
+    assert f"{RETURNS} in {EPISODES - max(sessions)} places, first in row {first}" in log.notes[0]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_episodes_whose_rows_alternate_stay_one(rows: int) -> None:
+    """As vector environments give them, so many rows at once."""
+    arrays = smooth(steps=42)
+    order = np.arange(EPISODES * 42).reshape(EPISODES, -1, rows).swapaxes(0, 1).ravel()
+    right, log = read(arrays), read(select(arrays, order))
+    assert not any(RETURNS in note for note in log.notes)
+    assert set(zip(*_moves(log), strict=True)) == set(zip(*_moves(right), strict=True))
+
+
+def _moves(log: Log) -> list[list[tuple[float, ...]]]:
+    return [list(map(tuple, part.tolist())) for part in (log.state, log.next_state)]
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_next_states_that_lead_on_say_whether_an_episode_that_returns_is_the_same(measured: bool) -> None:
+    """In pieces of five rows; other sensors say nothing about it."""
+    arrays = {name: array for name, array in whole().items() if name not in ("step", "environment")}
+    order = np.arange(EPISODES * STEPS).reshape(EPISODES, 2, 5).swapaxes(0, 1).ravel()
+    arrays["next_state"] = arrays["next_state"] + 1e-3 * measured
+    log = read(select(arrays, order))
+    assert log.episode is not None
+    assert len(np.unique(log.episode)) == (2 if measured else 1) * EPISODES
+    assert any(f"{RETURNS} in 6 places" in note for note in log.notes) is measured

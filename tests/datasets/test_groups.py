@@ -8,6 +8,7 @@ import pandas
 import pytest
 
 from pyro_dynamics.datasets.fitting import hold_out
+from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
 from pyro_dynamics.datasets.sources import read_data
 from pyro_dynamics.errors import UserError
 
@@ -83,7 +84,8 @@ def test_tables_in_memory_without_a_group_are_an_environment_each() -> None:
         ((0.1 + 0.2, 0.3, 0.4), (0.3, 0.4)),
         ((1e-9, float(np.float32(1e-9))), (1e-9,)),
         ((-9.81, float(np.float32(-9.81)), 9.81), (-9.81, 9.81)),
-        ((1.0, 1.0 + 5e-7), (1.0,)),
+        ((1.0, 1.0 + 2.0**-21), (1.0,)),
+        ((2.1e11, float(np.float32(2.1e11))), (2.1e11,)),
         ((1.0, 1.00001), (1.0, 1.00001)),
         ((0.0, 1e-12), (0.0, 1e-12)),
     ],
@@ -94,6 +96,26 @@ def test_quantities_that_differ_by_rounding_are_one(values: tuple[float, ...], l
     pairs = read_data([table(value, seed=k).assign(m=2.0) for k, value in enumerate(values)], "g,m")
     assert pairs.labels == tuple((label, 2.0) for label in labels)
     assert pairs.transitions.environment.tolist() == data.transitions.environment.tolist()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (1.7e9, 1.7e9 + 60, 1.7e9 + 128, 1.7e9 + 600),  # when a session began, in seconds
+        (1700000000.125, 1700000001.6180339, 1700000002.7182818),
+        (1.7e18, 1.7e18 + 6e10),
+        (4500001.0, 4500002.0, 4500002.5),  # places in m
+        (48.137154, 48.137163, 48.137171),  # and in degrees
+        (2451545.0, 2451545.5, 2451545.75),
+        (1.0, 1.0 + 5e-7),
+    ],
+    ids=str,
+)
+def test_quantities_far_from_0_stay_as_many_as_they_are(values: tuple[float, ...], tmp_path: Path) -> None:
+    frame = pandas.concat([table(value, seed=k) for k, value in enumerate(values)], ignore_index=True)
+    for data in (read_data(frame, "g"), read_data(csv_of(tmp_path, "log.csv", frame), "g")):
+        assert data.labels == values
+        assert LoggedFamily.of(DataDescription.of(["log.csv"], data, "", None)).train == values
 
 
 @pytest.mark.parametrize("column", ["measured", "state", "time of day"])
@@ -148,6 +170,26 @@ def test_whole_numbers_in_a_file_stay_in_their_order_and_gaps_are_gaps(tmp_path:
     quantities.loc[7, "g"] = "NA"
     with pytest.raises(UserError, match="g is nan in row 7"):
         read_data(csv_of(tmp_path, "na.csv", quantities), "g")
+
+
+@pytest.mark.parametrize("group", ["of each file", "one", "of a column"])
+def test_a_file_and_its_copy_are_named_whatever_they_are_grouped_by(group: str, tmp_path: Path) -> None:
+    frames = [table(1.0), table(1.0), table(2.0, seed=1), *(table(3.0, rows=400, seed=k) for k in (2, 3))]
+    if group == "one":
+        frames = [frame.assign(g=1.0) for frame in frames]
+    files = [csv_of(tmp_path, f"{place}.csv", frame) for place, frame in enumerate(frames)]
+    data = read_data(files, None if group == "of each file" else "g")
+    first, second = ("environment 0", "environment 1") if group == "of each file" else files[:2]
+    (note,) = data.notes
+    assert note.startswith(f"24 of the 24 rows of {first} are in {second}, to the last digit")
+    assert read_data([files[0], *files[2:]], None if group == "of each file" else "g").notes == ()
+
+
+def test_an_environment_of_one_table_with_the_rows_of_another_is_named() -> None:
+    frame = pandas.concat([table(1.0), table(2.0), table(3.0, seed=1)])
+    assert read_data(frame, "g").notes[0].startswith("24 of the 24 rows of environment 1 are in environment 2")
+    close = pandas.concat([table(1.7e9), table(1.7e9 + 60)])
+    assert "24 rows of environment 1700000000.0 are in environment 1700000060.0" in read_data(close, "g").notes[0]
 
 
 @pytest.mark.parametrize(("environments", "episodes"), [(1, 2), (1, 12), (3, 4)])

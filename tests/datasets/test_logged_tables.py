@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
@@ -103,6 +104,37 @@ def test_a_gap_in_the_steps_ends_an_episode() -> None:
     data = read_data(frame[(frame["step"] != 5) | (frame["episode"] != 1)], "gravity")
     lengths = [len(rows) for rows in data.transitions.episodes()]
     assert lengths == [11, 4, 5, 11, 11, 4, 5, 11]
+    assert data.notes[-1] == "the data: 2 steps are missing within episodes, which are cut there"
+
+
+@pytest.mark.parametrize("known", [["episode", "step"], ["step"]])
+@pytest.mark.parametrize("by", [2, 3, 4])
+def test_a_log_that_was_thinned_says_by_how_much_its_steps_count(known: list[str], by: int) -> None:
+    frame = table().drop(columns=["next_state_0", "next_state_1", "next_state_2"])
+    frame = frame.drop(columns=[name for name in ("episode", "step") if name not in known])
+    thin = frame[table()["step"] % by == 0]
+    places = 6 * (12 // by - 1)
+    with pytest.raises(UserError, match=f"step counts by {by} in {places} of {places} places, and must count by one"):
+        read_data(thin, "gravity")
+    divided = read_data(thin.assign(step=thin["step"] // by), "gravity")
+    assert len(divided.transitions) == places
+    partly = read_data(frame[(table()["step"] % by == 0) | (table()["step"] == 1)], "gravity")
+    assert f"step counts by {by} in" in partly.notes[-1] or by == 4  # which leaves as many steps of one
+
+
+@pytest.mark.parametrize("part", ["state", "action", "next_state"])
+@pytest.mark.parametrize("kind", ["table", "text", "arrays"])
+def test_a_part_that_is_there_in_two_forms_is_refused(part: str, kind: str) -> None:
+    """Such as the state of a state machine beside state_0 and state_1."""
+    frame = table()
+    extra: Any = ["walk"] * len(frame) if kind == "text" else np.arange(len(frame))
+    log: Any = frame.assign(**{part: extra})
+    if kind == "arrays":
+        log = {name: log[name].to_numpy() for name in log} | {part: np.zeros((len(frame), 2))}
+    flag, numbered = part.replace("_", "-"), [name for name in frame if name.startswith(f"{part}_")]
+    with pytest.raises(UserError, match=f"has {part}, and {', '.join(numbered)} too: .* --{flag} {','.join(numbered)}"):
+        read_data(log, "gravity")
+    require_equal(read_data(log, "gravity", ColumnNames(**{part: ",".join(numbered)})).transitions, expected())
 
 
 def test_episodes_may_have_names(tmp_path: Path) -> None:

@@ -151,6 +151,49 @@ def test_an_end_of_either_kind_is_one(name: str) -> None:
         read_data({**named, name: np.where(np.arange(72) == 3, np.nan, D4RL["timeouts"])}, GROUP)
 
 
+def through(how: str) -> dict[str, Any]:
+    """Episodes that columns episode and step do not end, and the ends of these."""
+    log: dict[str, Any] = without("next_observations", "terminals") | {"step": np.arange(72)}
+    if how == "from 1, of each environment":
+        log["step"] = np.tile(np.arange(36), 2) + 1
+    if "episode" in how:
+        log["episode"] = np.repeat([0, 1], 36)
+    if how == "a constant episode":
+        del log["step"]
+    return log
+
+
+@pytest.mark.parametrize(
+    "how", ["a step", "from 1, of each environment", "a step and a constant episode", "a constant episode"]
+)
+def test_an_end_cuts_an_episode_that_continues(how: str) -> None:
+    data = read_data(through(how), GROUP)
+    assert [len(rows) for rows in data.transitions.episodes()] == [11] * 6
+    np.testing.assert_array_equal(data.transitions.next_state, LOG["next_state"][LOG["step"] < 11])
+    assert "timeouts says in 4 rows, first in row 11, that an episode ends, where by" in data.notes[0]
+    assert data.notes[0].endswith("it continues: it ends there")
+    failures = {("terminals" if name == "timeouts" else name): array for name, array in through(how).items()}
+    assert any("no column timeouts or truncated" in note for note in read_data(failures, GROUP).notes)
+
+
+@pytest.mark.parametrize("how", ["a step", "a step and a constant episode", "a constant episode"])
+@pytest.mark.parametrize("flag", ["goal reached", "begins", "always"])
+def test_a_flag_that_would_leave_episodes_of_one_row_is_no_end(how: str, flag: str) -> None:
+    step = LOG["step"]
+    log = through(how) | {"episode": np.repeat(np.arange(6), 12)}
+    log["timeouts"] = {"goal reached": step > 7, "begins": step == 0, "always": step >= 0}[flag]
+    data = read_data(log, GROUP)
+    assert [len(rows) for rows in data.transitions.episodes()] == [11] * 6
+    assert "most of these would leave episodes of one row, and none is taken for an end" in data.notes[0]
+
+
+@pytest.mark.parametrize("kind", ["text", "a gap", "two a row"])
+def test_what_is_no_end_may_stand_beside_episodes(kind: str) -> None:
+    columns = {"text": ["no"] * 72, "a gap": np.where(np.arange(72) == 3, np.nan, 0.0), "two a row": np.zeros((72, 2))}
+    log = {**without("next_observations", "terminals", "timeouts"), "episode": np.repeat(np.arange(6), 12)}
+    assert len(read_data({**log, "done": columns[kind]}, GROUP).transitions) == 66
+
+
 def alternating(ends: tuple[int, ...]) -> dict[str, Any]:
     """Rows of environments in turn, whose episodes end after other numbers of steps."""
     count, steps = len(ends), 24

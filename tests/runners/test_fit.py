@@ -11,12 +11,12 @@ from commands import refused
 from logged_pendulums import SMALL, pendulum_log, saved
 
 from pyro_dynamics.agent_group import AgentGroup
+from pyro_dynamics.datasets.logged_rewards import other_rewards
 from pyro_dynamics.datasets.sources import read_data
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners import adapt
 from pyro_dynamics.runners.common.factory import load_run
-from pyro_dynamics.runners.fit import other_rewards
 from pyro_dynamics.runners.main import main
 from pyro_dynamics.transitions import Transitions
 

@@ -1,6 +1,7 @@
 """A training that starts from logged transitions, in the place of a first round that acts at random."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from commands import files_of, refused
 from logged_pendulums import SMALL, pendulum_log, saved
 
 import pyro_dynamics as pd
+from pyro_dynamics.datasets.logged_start import _number
+from pyro_dynamics.environments import find_family
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners.main import main
@@ -127,6 +130,49 @@ def test_actions_in_another_unit_are_warned_of(tmp_path: Path, capsys: pytest.Ca
     out = ["--out", str(tmp_path / "run")]
     assert main(["train", "pendulum-gravity", *TINY, "--start-from", str(start), *out]) == 0
     assert "logged actions lie outside of the bounds [-2.0] to [2.0]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", ["sine before cosine", "a row late", "ten times as much"])
+def test_rewards_that_are_not_the_familys_are_warned_of(
+    how: str, tmp_path: Path, fit: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = pendulum_log(GRAVITIES, episodes=2, steps=10)
+    if how == "sine before cosine":
+        arrays |= {name: arrays[name][:, [1, 0, 2]] for name in ("state", "next_state")}
+    else:
+        arrays["reward"] = np.roll(arrays["reward"], 1) if how == "a row late" else 10 * arrays["reward"]
+    starts = [fitted(tmp_path, "other", arrays), fit]
+    for start, warned in zip(starts, (True, False), strict=True):
+        out = ["--out", str(tmp_path / f"from-{start.name}")]
+        assert main(["train", "pendulum-gravity", *TINY, "--start-from", str(start), *out]) == 0
+        said = capsys.readouterr().err
+        words = f"warning: {start}: the logged rewards are not those of the family pendulum-gravity in"
+        assert (words in said) is warned
+        assert (" of gravity (m/s^2) " in said) is warned
+    bare = fitted(tmp_path, "bare", {name: array for name, array in arrays.items() if name != "reward"})
+    assert main(["train", "pendulum-gravity", *TINY, "--start-from", str(bare), "--out", str(tmp_path / "run")]) == 0
+    assert "logged rewards" not in capsys.readouterr().err  # they are the task's
+
+
+@pytest.mark.parametrize(
+    ("logged", "trained"),
+    [
+        ((1e-9, 2e-9, 4e-9), (4e-9, 1e-9, 2e-9)),  # a capacitance in F
+        (tuple(float(np.float32(one)) for one in (1e-12, 3e-12, 7e-12)), (1e-12, 3e-12, 7e-12)),
+        ((1.7e9, 1.7e9 + 600, 1.7e9 + 1200), (1.7e9 + 1200, 1.7e9 + 600, 1.7e9)),
+        ((0.0, 1e-9, float(np.float32(2e-9))), (1e-9, 0.0, 2e-9)),
+        ((float(np.float32(0.3)), 0.4), (0.4, 0.3)),
+    ],
+    ids=str,
+)
+def test_contexts_of_any_size_are_those_that_they_are(logged: tuple[float, ...], trained: tuple[float, ...]) -> None:
+    pendulum = find_family("pendulum-gravity")
+    family = replace(pendulum, environment="Pendulum-v1", parameter="g", train=trained, test=trained)
+    assert [_number(family, one) for one in logged] == [
+        min(range(len(trained)), key=lambda k: abs(trained[k] - one)) for one in logged
+    ]
+    assert _number(family, 1.01 * max(logged)) == -1
+    assert _number(family, 1.5 * min(logged) or 5e-10) == -1
 
 
 def test_the_same_call_in_python_loads_the_run_and_another_is_refused(fit: Path, tmp_path: Path) -> None:
