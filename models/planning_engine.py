@@ -119,7 +119,7 @@ class OnnxEnsemble:
 def agrees_with(networks: Pass, engine: OnnxEnsemble) -> bool:
     """Whether the engine gives the networks' numbers on a few rows; if not, a warning, and it is not used again.
 
-    Networks that overflow tell nothing of the engine: torch goes on with them, without a word.
+    Networks that overflow say nothing about the engine: torch evaluates them, without a word.
     """
     x = torch.linspace(-2, 2, engine.members * 8 * (engine.inputs + engine.latents)).view(engine.members, 8, -1)
     inputs, latent = engine.mean + x[..., : engine.inputs] * engine.scale, x[..., engine.inputs :]

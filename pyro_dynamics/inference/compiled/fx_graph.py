@@ -110,8 +110,8 @@ def _compute_gates_once(graph: Graph) -> None:
 def for_this_processor() -> dict[str, Any]:
     """Options of ``torch.compile``: the width of this processor's vectors in bits, which torch would take anyway.
 
-    Its cache on disk tells graphs for AVX2 from those for AVX-512 by nothing else, and may have come with an image or a
-    shared folder from another machine: the wrong ones give wrong numbers or crash.
+    Its cache on disk distinguishes graphs for AVX2 from those for AVX-512 by nothing else, and may have come with an
+    image or a shared folder from another machine: the wrong ones give wrong numbers or crash.
     """
     bits = {"AVX2": 256, "AVX512": 512}.get(torch.backends.cpu.get_cpu_capability())
     return {"cpp.simdlen": bits} if bits else {}
