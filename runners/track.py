@@ -33,7 +33,7 @@ from pyro_dynamics.runners.common.configuration import OnlineConfig
 from pyro_dynamics.runners.common.factory import group_for, load_run, warn_of_changes
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.online_words import read_online
-from pyro_dynamics.runners.common.result_names import name_of_schedule, name_of_values
+from pyro_dynamics.runners.common.result_names import name_of_schedule, name_of_values, text_of_schedule
 from pyro_dynamics.runners.main import run_as_module
 
 ORACLE_RESET = "oracle-reset"
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> None:
     own = config.online if flags.temperature is None else replace(config.online, temperature=flags.temperature)
     schedule = check(flags, family, trained, own)
     warn_of_changes(folder, config, family, flags.step_limit)
-    steps = flags.steps or usual_steps(schedule)
+    steps, told = flags.steps or usual_steps(schedule), text_of_schedule(flags.schedule, schedule)
     out = results_folder(flags.out or folder.path / "track" / name_of(flags, schedule), flags.dir)
     place, axis = line_of(family, schedule)
     probe = ContextProbe(trained.beliefs()[0].numpy(), [place(context) for context in family.train])
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str]) -> None:
         for belief, update in methods:
             bar.set_description(f"{belief} {update}")
             online = online_config(belief, update, own)
-            settings = {"network": network, "schedule": flags.schedule, "steps": steps, "seed": flags.seed}
+            settings = {"network": network, "schedule": told, "steps": steps, "seed": flags.seed}
             settings |= {"seeds": flags.seeds, "online": repr(online)}
             file = out / f"{belief.replace(':', '-')}-{update.replace(':', '-')}.json"
             result = stored_track(file, settings)
@@ -159,7 +159,7 @@ def name_of(flags: TrackFlags, schedule: Schedule) -> str:
     given, usual = ({name: getattr(of, name) for name in names} for of in (flags, TrackFlags(flags.dir)))
     for values in (given, usual):
         values["steps"] = values["steps"] or usual_steps(schedule)
-    return name_of_schedule(flags.schedule) + name_of_values(given, usual)
+    return name_of_schedule(text_of_schedule(flags.schedule, schedule)) + name_of_values(given, usual)
 
 
 def line_of(family: Family, schedule: Schedule) -> tuple[Callable[[Context], float], str]:
