@@ -19,7 +19,7 @@ from pyro_dynamics.datasets.logged_family import require_simulator
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Family, Schedule
 from pyro_dynamics.environments.checked_env import limit_steps
-from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.context_text import exact, label
 from pyro_dynamics.environments.example_schedule import example_schedule, in_words
 from pyro_dynamics.environments.schedule_text import schedule_text
 from pyro_dynamics.errors import UserError
@@ -280,7 +280,7 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     limit_steps(envs, flags.step_limit)
     warn_of_changes(folder, config, family, flags.step_limit)
     # Made before anything runs: a folder that cannot be written to must not cost the results.
-    contexts = text_of_schedule(flags.schedule, schedule) if flags.schedule else label(schedule.at(0))
+    contexts = text_of_schedule(flags.schedule, schedule) if flags.schedule else exact(schedule.at(0))
     out = results_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps), flags.dir)
     film = Film(out / "episode", envs, 0, steps, trained, family) if flags.video else None
     group = group_for(trained, family, [schedule.at(0)])

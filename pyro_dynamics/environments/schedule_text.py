@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyro_dynamics.data_files import parse_json, read_text
-from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.context_text import exact
 from pyro_dynamics.environments.contexts import Context
 from pyro_dynamics.environments.schedule import Schedule
 from pyro_dynamics.environments.schedule_generators import ramp, random_walk, sine
@@ -60,7 +60,7 @@ def parse_schedule(text: str, parse: Parse, steps: int) -> Schedule:
 
 def schedule_text(schedule: Schedule) -> str:
     """The text that :func:`parse_schedule` reads as this schedule."""
-    return ",".join(f"{step}:{label(context)}" for step, context in schedule.changes)
+    return ",".join(f"{step}:{exact(context)}" for step, context in schedule.changes)
 
 
 def _points(text: str, kind: str, parse: Parse) -> tuple[tuple[int, Context], ...]:

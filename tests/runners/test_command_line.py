@@ -111,6 +111,14 @@ def test_adaptations_with_other_beliefs_lie_in_other_folders(run: Path) -> None:
     assert names == {start, f"{start}-temperature=0.25", f"{start}-prior=standard", f"{start}-update.steps=3"}
 
 
+@pytest.mark.parametrize("contexts", [("7.000001", "7.000002"), ("7.00000001", "7.00000002"), ("8.123456", "8.123457")])
+def test_adaptations_in_contexts_of_many_digits_lie_in_other_folders(contexts: tuple[str, str], run: Path) -> None:
+    for context in contexts:
+        assert main(["adapt", str(run), "--context", context, "--steps", "2", "--quiet"]) == 0
+        found = json.loads((run / "adapt" / f"{context}-steps2-seed0" / "summary.json").read_text())
+        assert found["schedule"] == [[0, float(context)]]
+
+
 def test_adaptations_to_other_schedule_files_lie_in_other_folders(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
