@@ -25,6 +25,11 @@ AnyContext = NewType("AnyContext", object)
 """A context as JSON has it: a number, a name, or a list of numbers for several parameters."""
 
 
+def at_home(path: Path) -> Path:
+    """The path, with the home folder in place of a ``~`` before it."""
+    return path.expanduser() if path.parts[:1] == ("~",) else path
+
+
 def read_text(path: Path) -> str:
     """The text of a file, if it is one."""
     require_file(path)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyro_dynamics.data_files import parse_json, read_text
+from pyro_dynamics.data_files import at_home, parse_json, read_text
 from pyro_dynamics.environments.context_text import exact
 from pyro_dynamics.environments.contexts import Context
 from pyro_dynamics.environments.schedule import Schedule
@@ -42,7 +42,7 @@ def parse_schedule(text: str, parse: Parse, steps: int) -> Schedule:
     if kind not in FORMS or not kind:
         return Schedule(_points(text, "", parse))
     if kind == "file":
-        return Schedule(tuple((step, parse(value)) for step, value in _read(Path(rest))))
+        return Schedule(tuple((step, parse(value)) for step, value in _read(at_home(Path(rest)))))
     if kind == "ramp":
         return ramp([(step, _number(context, text)) for step, context in _points(rest, kind, parse)])
     parts = rest.split(":")

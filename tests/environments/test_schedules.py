@@ -63,6 +63,19 @@ def test_a_schedule_from_a_file(tmp_path: Path) -> None:
     assert crippled.at(9) == "back-foot"
 
 
+@pytest.mark.parametrize("name", ["slope.csv", "walks/slope.json", "~slope.csv"])
+def test_a_schedule_file_may_lie_in_the_home_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "walks").mkdir()
+    (tmp_path / name).write_text("[[0, -6], [4, 2.5]]" if name.endswith("json") else "0,-6\n4,2.5\n")
+    assert TILT.parse_schedule(f"file:~/{name}").changes == ((0, -6.0), (4, 2.5))
+    assert TILT.parse_schedule(f"file:{name}").changes == ((0, -6.0), (4, 2.5))  # also where its name begins so
+    with pytest.raises(UserError, match="nowhere.csv cannot be read"):
+        TILT.parse_schedule("file:~/nowhere.csv")
+
+
 @pytest.mark.parametrize("content", ["", "a,b\nc,d\n", "0\n", "1,5\n", "0,5\n0,6\n", "0,nonsense\n", "0,1,2\n"])
 def test_a_file_that_is_no_schedule_is_refused_in_words(content: str, tmp_path: Path) -> None:
     for name in ("bad.csv", "bad.json"):
