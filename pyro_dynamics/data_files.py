@@ -31,9 +31,9 @@ def at_home(path: Path) -> Path:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, if it is one."""
+    """The text of a file, if it is one; without the mark that Windows' programs put before it."""
     require_file(path)
-    return path.read_bytes().decode()
+    return path.read_bytes().decode("utf-8-sig")
 
 
 def read_json(path: Path) -> Any:
