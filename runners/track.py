@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> None:
     own = config.online if flags.temperature is None else replace(config.online, temperature=flags.temperature)
     schedule = check(flags, family, trained, own)
     warn_of_changes(folder, config, family, flags.step_limit)
-    steps, told = flags.steps or usual_steps(schedule), text_of_schedule(flags.schedule, schedule)
+    steps, text = flags.steps or usual_steps(schedule), text_of_schedule(flags.schedule, schedule)
     out = results_folder(flags.out or folder.path / "track" / name_of(flags, schedule), flags.dir)
     place, axis = line_of(family, schedule)
     probe = ContextProbe(trained.beliefs()[0].numpy(), [place(context) for context in family.train])
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str]) -> None:
         for belief, update in methods:
             bar.set_description(f"{belief} {update}")
             online = online_config(belief, update, own)
-            settings = fixed | {"schedule": told, "steps": steps, "seed": flags.seed}
+            settings = fixed | {"schedule": text, "steps": steps, "seed": flags.seed}
             settings |= {"seeds": flags.seeds, "online": repr(online)}
             file = out / f"{belief.replace(':', '-')}-{update.replace(':', '-')}.json"
             result = stored_track(file, settings)

@@ -62,7 +62,7 @@ def text_of_schedule(text: str, schedule: Schedule) -> str:
 def name_of_schedule(text: str) -> str:
     """The part of a result's name that says what was acted in: 0_9_40_3 of 0:9,40:3.
 
-    Where more than these marks is replaced, or cut off, a digest tells it from other texts.
+    Where more than these marks is replaced, or cut off, a digest makes the difference.
     """
     name = re.sub(r"[:,=]", "_", text)
     if len(name) <= LONGEST_SCHEDULE and file_name(name) == name:
