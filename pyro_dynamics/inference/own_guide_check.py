@@ -124,7 +124,7 @@ def _check_follows(guide: VariationalGuide, name: str) -> None:
     """After a step of its parameters the posterior is that of a copy, in which nothing is kept of earlier calls."""
     before = [(value, value.clone()) for value in guide.parameters()]
     for value, _ in before:
-        value += 0.01 * torch.randn_like(value)
+        value.add_(0.01 * torch.randn_like(value))
     now, fresh = guide.posterior(), guide.frozen()
     pairs = [(getattr(now, moment), getattr(fresh, moment)) for moment in ("mean", "stddev")]
     same = all(torch.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True) for one, other in pairs)
