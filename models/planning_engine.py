@@ -3,6 +3,7 @@
 ONNX Runtime (the extra ``fast``) plans in float32 where none of the C runs: see ``pyro-dynamics benchmark engines``.
 """
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -69,6 +70,7 @@ class OnnxEnsemble:
 
     def session(self, model: bytes) -> Any:
         """What runs this model, by ``run(None, inputs)``."""
+        _keep_private()
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -194,11 +196,17 @@ def _is_installed() -> bool:
     """Whether both packages are here and can be loaded; if they only seem to be here, one warning says why."""
     if not all(map(find_spec, ("onnx", "onnxruntime"))):
         return False
+    _keep_private()
     try:
         import_module("onnx"), import_module("onnxruntime")
     except (ImportError, OSError) as fault:
         _refuse(f"ONNX Runtime cannot be loaded: {fault}")
     return not _faults
+
+
+def _keep_private() -> None:
+    """Before its import: ONNX Runtime would write an identifier of the device, and send events to its maker."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 def _refuse(why: str) -> None:

@@ -25,10 +25,15 @@ AnyContext = NewType("AnyContext", object)
 """A context as JSON has it: a number, a name, or a list of numbers for several parameters."""
 
 
+def at_home(path: Path) -> Path:
+    """The path, with the home folder in place of a ``~`` before it."""
+    return path.expanduser() if path.parts[:1] == ("~",) else path
+
+
 def read_text(path: Path) -> str:
-    """The text of a file, if it is one."""
+    """The text of a file, if it is one; without the mark that Windows' programs put before it."""
     require_file(path)
-    return path.read_bytes().decode()
+    return path.read_bytes().decode("utf-8-sig")
 
 
 def read_json(path: Path) -> Any:

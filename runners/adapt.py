@@ -19,7 +19,7 @@ from pyro_dynamics.datasets.logged_family import require_simulator
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Family, Schedule
 from pyro_dynamics.environments.checked_env import limit_steps
-from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.context_text import exact, label
 from pyro_dynamics.environments.example_schedule import example_schedule, in_words
 from pyro_dynamics.environments.schedule_text import schedule_text
 from pyro_dynamics.errors import UserError
@@ -43,7 +43,7 @@ from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, RunConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run, warn_of_changes
 from pyro_dynamics.runners.common.limits import read_flags
-from pyro_dynamics.runners.common.result_names import name_of_flags, name_of_schedule
+from pyro_dynamics.runners.common.result_names import name_of_flags, name_of_schedule, text_of_schedule
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
 
@@ -140,6 +140,7 @@ class Episode:
         out: the folder of the results.
         source: what the summary says of where the steps come from.
         prior: draws of what is believed before the first step, ``[S, d]``.
+        truth: the text of the contexts, which the summary of a replay does not hold.
         schedule: of an environment that acts; None for a log.
         film: the video, if there is to be one.
         faults: what the environment does wrong on the way, which ends the stream.
@@ -151,6 +152,7 @@ class Episode:
     out: Path
     source: dict[str, Any]
     prior: np.ndarray
+    truth: str
     schedule: Schedule | None = None
     film: Film | None = None
     faults: Faults = field(default_factory=Faults)
@@ -173,9 +175,8 @@ def main(arguments: Sequence[str]) -> None:
             "online": asdict(flags.online),
         }
         decisive = {name: value for name, value in settings.items() if name != "run"}  # it may have been moved
-        truth = [flags.context, flags.schedule]  # which the summary of a replay does not hold
         checkpoint = StreamCheckpoint(
-            episode.out / UNFINISHED, decisive | {"context or schedule": truth, "config": asdict(config)}
+            episode.out / UNFINISHED, decisive | {"context or schedule": episode.truth, "config": asdict(config)}
         )
         make_steps(flags, episode, checkpoint, family, trained)
         report_results(flags, episode, checkpoint, settings, family, trained, reached(folder, flags.checkpoint))
@@ -284,7 +285,7 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     limit_steps(envs, flags.step_limit)
     warn_of_changes(folder, config, family, flags.step_limit)
     # Made before anything runs: a folder that cannot be written to must not cost the results.
-    contexts = flags.schedule or label(schedule.at(0))
+    contexts = text_of_schedule(flags.schedule, schedule) if flags.schedule else exact(schedule.at(0))
     out = results_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps), flags.dir)
     film = Film(out / "episode", envs, 0, steps, trained, family) if flags.video else None
     group = group_for(trained, family, [schedule.at(0)])
@@ -308,6 +309,7 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
         out,
         source,
         prior,
+        contexts,
         schedule,
         film,
         faults,
@@ -332,19 +334,20 @@ def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family
     steps = there if flags.steps is None else flags.steps
     if not 1 <= steps <= there:
         raise UserError(f"--steps must lie between 1 and the {there} logged steps, not {steps}")
-    contexts = [logged.context] * steps
+    contexts, truth = [logged.context] * steps, ""
     if flags.context is not None or flags.schedule is not None:
         schedule = read_schedule(flags, family, steps)
         warn_of_late_changes(schedule, steps)
         contexts = [schedule.at(step) for step in range(steps)]
+        truth = text_of_schedule(flags.context or flags.schedule or "", schedule)
     group = group_for(trained, family, contexts[:1])
-    given = "".join(f"-{text}" for text in (flags.context, flags.schedule) if text is not None)
-    name = name_of(flags, f"replay-{logged.name}{given}", steps)
+    name = name_of(flags, f"replay-{logged.name}{truth and '-' + truth}", steps)
     out = results_folder(flags.out or folder.path / "adapt" / name, flags.dir)
     prior = prior_draws(group, flags.seed)
     stream_state = StreamState(group, flags.seed, acting=False)
     stream = partial(replay, group, logged.transitions, contexts, flags.seed, BELIEF_DRAWS, stream_state)
-    return Episode(stream, stream_state, steps, out, {"replay": flags.replay, "rewarded": logged.rewarded}, prior)
+    source = {"replay": flags.replay, "rewarded": logged.rewarded}
+    return Episode(stream, stream_state, steps, out, source, prior, truth)
 
 
 def read_schedule(flags: AdaptFlags, family: Family, steps: int) -> Schedule:

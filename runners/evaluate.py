@@ -14,7 +14,7 @@ from pyro_dynamics.control import Device
 from pyro_dynamics.datasets.logged_family import require_simulator
 from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.checked_env import limit_steps
-from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.context_text import exact, label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, make_folder, write_json
 from pyro_dynamics.io.untrusted_folders import file_name
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str]) -> None:
     films: list[Film] = []
     if flags.video:
         where = make_folder(out.parent / (f"videos{name}" if flags.out is None else "videos"))
-        once = {file_name(label(context)): k for k, context in reversed(list(enumerate(contexts)))}
+        once = {file_name(exact(context)): k for k, context in reversed(list(enumerate(contexts)))}
         films = [Film(where / name, envs, k, steps, trained, family) for name, k in reversed(once.items())]
     if getattr(flags.online.update_config, "compiled", False):
         print(COMPILES, flush=True)

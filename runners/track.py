@@ -27,13 +27,14 @@ from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.progress_lines import progress_bar
 from pyro_dynamics.rollouts.acting import ContextChange
+from pyro_dynamics.rollouts.environment_record import measured_in
 from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.rollouts.tracking import Track, summarise, track
 from pyro_dynamics.runners.common.configuration import OnlineConfig
 from pyro_dynamics.runners.common.factory import group_for, load_run, warn_of_changes
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.online_words import read_online
-from pyro_dynamics.runners.common.result_names import name_of_schedule, name_of_values
+from pyro_dynamics.runners.common.result_names import name_of_schedule, name_of_values, text_of_schedule
 from pyro_dynamics.runners.main import run_as_module
 
 ORACLE_RESET = "oracle-reset"
@@ -48,7 +49,8 @@ class TrackFlags:
     belief returns to the prior when the truth changes; where beliefs begin, and whether each member has its own, is as
     in the run. Prints a table with the verdict that `adapt` and `diagnose` give of the same stream; stores it, every
     step, a figure and rows for `benchmark tracking` in DIR/track/SCHEDULE, with the flags in its name that are not the
-    defaults. What was measured before is not measured again, so a killed command resumes where it was.
+    defaults. What was measured before, in an environment that still does the same, is not measured again, so a killed
+    command resumes where it was.
     """
 
     dir: tyro.conf.Positional[Path]
@@ -86,12 +88,11 @@ def main(arguments: Sequence[str]) -> None:
     own = config.online if flags.temperature is None else replace(config.online, temperature=flags.temperature)
     schedule = check(flags, family, trained, own)
     warn_of_changes(folder, config, family, flags.step_limit)
-    steps = flags.steps or usual_steps(schedule)
+    steps, text = flags.steps or usual_steps(schedule), text_of_schedule(flags.schedule, schedule)
     out = results_folder(flags.out or folder.path / "track" / name_of(flags, schedule), flags.dir)
     place, axis = line_of(family, schedule)
     probe = ContextProbe(trained.beliefs()[0].numpy(), [place(context) for context in family.train])
-    network = trained.fingerprint()
-
+    fixed = {"network": trained.fingerprint(), "environment": measured_in(out, family, steps, flags.step_limit)}
     expected = reached(folder, None)
 
     def judge(made: Adaptation) -> Verdict:
@@ -104,7 +105,7 @@ def main(arguments: Sequence[str]) -> None:
         for belief, update in methods:
             bar.set_description(f"{belief} {update}")
             online = online_config(belief, update, own)
-            settings = {"network": network, "schedule": flags.schedule, "steps": steps, "seed": flags.seed}
+            settings = fixed | {"schedule": text, "steps": steps, "seed": flags.seed}
             settings |= {"seeds": flags.seeds, "online": repr(online)}
             file = out / f"{belief.replace(':', '-')}-{update.replace(':', '-')}.json"
             result = stored_track(file, settings)
@@ -159,7 +160,7 @@ def name_of(flags: TrackFlags, schedule: Schedule) -> str:
     given, usual = ({name: getattr(of, name) for name in names} for of in (flags, TrackFlags(flags.dir)))
     for values in (given, usual):
         values["steps"] = values["steps"] or usual_steps(schedule)
-    return name_of_schedule(flags.schedule) + name_of_values(given, usual)
+    return name_of_schedule(text_of_schedule(flags.schedule, schedule)) + name_of_values(given, usual)
 
 
 def line_of(family: Family, schedule: Schedule) -> tuple[Callable[[Context], float], str]:

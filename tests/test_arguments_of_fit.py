@@ -126,7 +126,8 @@ def test_a_tilde_is_the_home_folder_everywhere(home: Path) -> None:
     pyro_dynamics.train(
         "pendulum-gravity", rounds=1, planner_config={"candidates": 8, "elites": 2}, out="~/own", **settings
     )
-    assert sorted(path.name for path in home.iterdir()) == ["log.npz", "other.csv", "own", "runs", "saved"]
+    ours = {path.name for path in home.iterdir()} - {".cache", ".config"}  # of libraries that are imported meanwhile
+    assert sorted(ours) == ["log.npz", "other.csv", "own", "runs", "saved"]
     assert os.listdir() == []
 
 

@@ -1,17 +1,21 @@
 """Every page of the site can be reached, every command has one, and links between files lead somewhere."""
 
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from pyro_dynamics.environments import find_family
+from pyro_dynamics.runners import sweep, train
 from pyro_dynamics.runners.main import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(file for file in DOCS.rglob("*.md") if "_build" not in file.parts)
 TOCTREE = re.compile(r"^(`{3,}|:{3,})\{(?:toctree|pages)\}\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^(`{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^(`{3,}|~{3,}).*?^\1$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 FIGURE = re.compile(r"^`{3,}\{(?:figure|image)\} (\S+)$", re.MULTILINE)
@@ -46,6 +50,32 @@ def broken(page: Path, text: str) -> list[str]:
         if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
             found.append(link)
     return found
+
+
+def documented(command: str) -> list[str]:
+    """The calls of a command in the blocks of code of all pages and of the README, each once."""
+    blocks = [found[0] for page in (*PAGES, ROOT / "README.md") for found in BLOCK.finditer(page.read_text())]
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    calls = (re.search(rf"(?:^|[/ ])pyro-dynamics {command}\b([^#|]*)", line) for line in lines)
+    return list(dict.fromkeys(" ".join(call[1].split()) for call in calls if call))
+
+
+@pytest.mark.parametrize("call", documented("sweep"))
+def test_sweeps_in_the_documents_are_of_families_and_settings_that_there_are(call: str) -> None:
+    own, for_train = sweep.split(shlex.split(call))
+    jobs = sweep.make_jobs(sweep.parse(own), for_train)
+    assert {job.name.split("/")[0] for job in jobs} == {find_family(job.config.family).name for job in jobs}
+    sweep.refuse_what_cannot_be_built(jobs)
+
+
+@pytest.mark.parametrize("call", [call for call in documented("train") if ":" not in call and "--resume" not in call])
+def test_trainings_in_the_documents_are_of_families_and_settings_that_there_are(call: str) -> None:
+    assert find_family(train.parse(shlex.split(call)).run.family).train
+
+
+def test_commands_are_found_in_the_documents() -> None:
+    assert len(documented("sweep")) > 3
+    assert len(documented("train")) > 12
 
 
 def test_every_page_can_be_reached_from_the_first() -> None:

@@ -1,6 +1,9 @@
 """A run needs no network: with every socket that leads out of the machine blocked, all of it works."""
 
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +59,23 @@ def test_train_adapt_evaluate_diagnose_export_and_fit_ask_for_nothing(tmp_path: 
     ):
         assert main(command) == 0, command
     assert not ASKED
+
+
+PLANNED = """
+import torch
+from pyro_dynamics.models import Ensemble, EnsembleConfig, planning_engine
+planning_engine.can_fuse = lambda dtype: False
+print(type(Ensemble(3, 1, 2, EnsembleConfig(2, (8,), (0.0, 0.0))).for_planning()).__name__)
+"""
+
+
+def test_the_planning_engine_reports_to_nobody(tmp_path: Path) -> None:
+    """ONNX Runtime has sockets of its own, which no Python sees; what it would send waits in the home folder."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    variables = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    variables |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", PLANNED]
+    ran = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "OnnxEnsemble"
+    assert list(tmp_path.rglob("*")) == []

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyro_dynamics.datasets.columns import require_groupable
 from pyro_dynamics.environments import Context
-from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.context_text import exact, label
 from pyro_dynamics.environments.contexts import one_but_for_rounding
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.transitions import Transitions
@@ -91,17 +91,26 @@ class LoggedData:
     notes: tuple[str, ...] = ()
 
     def of(self, name: str) -> "LoggedData":
-        """The environment of that name alone.
+        """The environment of that name alone; a quantity may be written in another way, such as 6.0 for 6.
 
         Raises:
             UserError: if there is none, naming those that there are.
         """
         names = [label(one) for one in self.labels]
-        if name not in names:
+        known = {exact(one): k for k, one in enumerate(self.labels)} | {name: k for k, name in enumerate(names)}
+        k = known.get(name, known.get(_rewritten(name)))
+        if k is None:
             raise UserError(f"there is no environment {name!r} in the data: it has {', '.join(names)}")
-        k = names.index(name)
         own = self.episode[self.transitions.environment == k]
         return replace(self, transitions=self.transitions.of([k]), episode=own, labels=(self.labels[k],))
+
+
+def _rewritten(name: str) -> str:
+    """Quantities as :func:`exact` writes them; other names as they are."""
+    try:
+        return exact([float(part) for part in name.split(",")])
+    except ValueError:
+        return name
 
 
 def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) -> LoggedData:

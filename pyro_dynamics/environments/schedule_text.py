@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyro_dynamics.data_files import parse_json, read_text
-from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.data_files import at_home, parse_json, read_text
+from pyro_dynamics.environments.context_text import exact
 from pyro_dynamics.environments.contexts import Context
 from pyro_dynamics.environments.schedule import Schedule
 from pyro_dynamics.environments.schedule_generators import ramp, random_walk, sine
@@ -20,6 +20,9 @@ FORMS = {
     "walk": "walk:START:SD:LOW:HIGH or walk:START:SD:LOW:HIGH:SEED (for example walk:0:0.5:-9:9)",
     "file": "file:PATH of a CSV file with lines of step,context, or of a JSON list of [step, context]",
 }
+
+SEPARATORS = {";": "semicolons", "\t": "tabs"}
+"""What some programs put between cells in place of commas."""
 
 Parse = Callable[[Any], Context]
 
@@ -42,7 +45,7 @@ def parse_schedule(text: str, parse: Parse, steps: int) -> Schedule:
     if kind not in FORMS or not kind:
         return Schedule(_points(text, "", parse))
     if kind == "file":
-        return Schedule(tuple((step, parse(value)) for step, value in _read(Path(rest))))
+        return Schedule(tuple((step, parse(value)) for step, value in _read(at_home(Path(rest)))))
     if kind == "ramp":
         return ramp([(step, _number(context, text)) for step, context in _points(rest, kind, parse)])
     parts = rest.split(":")
@@ -60,7 +63,7 @@ def parse_schedule(text: str, parse: Parse, steps: int) -> Schedule:
 
 def schedule_text(schedule: Schedule) -> str:
     """The text that :func:`parse_schedule` reads as this schedule."""
-    return ",".join(f"{step}:{label(context)}" for step, context in schedule.changes)
+    return ",".join(f"{step}:{exact(context)}" for step, context in schedule.changes)
 
 
 def _points(text: str, kind: str, parse: Parse) -> tuple[tuple[int, Context], ...]:
@@ -100,12 +103,35 @@ def _read(path: Path) -> list[tuple[int, Any]]:
     try:
         if path.suffix == ".json":
             return [_pair(*row) for row in parse_json(content)]
-        rows = [row for row in csv.reader(content.splitlines()) if row]
-        if rows and not rows[0][0].strip().isdecimal():
-            rows = rows[1:]  # the line of names
-        return [_pair(row[0], row[1] if len(row) == 2 else row[1:]) for row in rows]
+        return [_pair(float(row[0]), row[1] if len(row) == 2 else row[1:]) for row in _cells(path, content)]
     except (TypeError, ValueError, IndexError, OverflowError, csv.Error):
         raise UserError(f"the schedule {path} must be {FORMS['file'].removeprefix('file:PATH of ')}") from None
+
+
+def _cells(path: Path, content: str) -> list[list[str]]:
+    """The rows of a CSV, without a line of names, and without the empty cells that spreadsheets put after the others.
+
+    Raises:
+        UserError: if it is separated by other marks than commas.
+    """
+    read = ([cell.strip() for cell in row] for row in csv.reader(content.splitlines(), skipinitialspace=True))
+    rows = [row for row in (row[: _filled(row)] for row in read) if row]
+    if rows and (mark := next((name for sign, name in SEPARATORS.items() if sign in rows[0][0]), "")):
+        raise UserError(f"the schedule {path} is separated by {mark}: save it with commas, and numbers with points")
+    return rows[1:] if rows and not _is_number(rows[0][0]) else rows
+
+
+def _filled(row: list[str]) -> int:
+    """How many cells there are up to the last that holds something."""
+    return max((place + 1 for place, cell in enumerate(row) if cell), default=0)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _pair(step: Any, context: Any) -> tuple[int, Any]:

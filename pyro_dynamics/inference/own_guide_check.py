@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_dynamics.contracts import VariationalGuide
-from pyro_dynamics.errors import UserError, faults_of
+from pyro_dynamics.errors import PartFault, UserError, faults_of, first_line
 from pyro_dynamics.inference.guide_check import check_posterior, is_point
 from pyro_dynamics.registry import is_own
 from pyro_dynamics.seeding import drawing_from
@@ -51,6 +51,7 @@ def check_own_guide(guide: VariationalGuide, members: int, inputs: int, targets:
     ):
         _check_declarations(guide, name)
         _check_distribution(guide, name)
+        _check_follows(guide, name)
         _check_program(guide, name, batch)
         _check_copies(guide, name)
 
@@ -70,7 +71,7 @@ def _check_declarations(guide: VariationalGuide, name: str) -> None:
 def _check_distribution(guide: VariationalGuide, name: str) -> None:
     """The posterior gives finite draws, moments and densities, the same each time."""
     shape = (guide.environments, guide.latent_dim)
-    posterior, again, frozen = guide.posterior(), guide.posterior(), guide.frozen()
+    posterior, again, frozen = guide.posterior(), guide.posterior(), _frozen(guide, name)
     if not callable(posterior):
         raise UserError(
             f"{name}.posterior() is torch's {type(posterior).__name__}, which Pyro cannot sample: take it from "
@@ -94,6 +95,43 @@ def _check_distribution(guide: VariationalGuide, name: str) -> None:
         raise UserError(f"{name}.posterior() gives another distribution each time: it must draw nothing itself")
     if frozen.mean.requires_grad:
         raise UserError(f"{name}.frozen() must give a constant: leave it to Guide, or end it with detached tensors")
+
+
+def _frozen(guide: VariationalGuide, name: str) -> Distribution:
+    """The posterior of a copy; torch copies no tensor that was computed from parameters."""
+    try:
+        return guide.frozen()
+    except RuntimeError as fault:
+        if "deepcopy" not in str(fault):
+            raise PartFault(f"{name}.frozen() raised {type(fault).__name__}: {first_line(fault)}") from fault
+    computed = [what for what, value in vars(guide).items() if isinstance(value, Distribution) or _is_computed(value)]
+    raise UserError(_kept(f"keeps {computed[0]}" if computed else "keeps something", name))
+
+
+def _is_computed(value: Any) -> bool:
+    return isinstance(value, Tensor) and not value.is_leaf
+
+
+def _kept(what: str, name: str) -> str:
+    return (
+        f"{name} {what} that it computed from its parameters, and will not move with them: compute it anew in every "
+        "call of posterior(), and keep nothing but parameters and buffers"
+    )
+
+
+@torch.no_grad()
+def _check_follows(guide: VariationalGuide, name: str) -> None:
+    """After a step of its parameters the posterior is that of a copy, in which nothing is kept of earlier calls."""
+    before = [(value, value.clone()) for value in guide.parameters()]
+    for value, _ in before:
+        value.add_(0.01 * torch.randn_like(value))
+    now, fresh = guide.posterior(), guide.frozen()
+    pairs = [(getattr(now, moment), getattr(fresh, moment)) for moment in ("mean", "stddev")]
+    same = all(torch.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True) for one, other in pairs)
+    for value, old in before:
+        value.copy_(old)
+    if not same:
+        raise UserError(_kept("keeps a posterior, or a part of it,", name))
 
 
 def _require_density(posterior: Distribution, name: str) -> None:

@@ -13,6 +13,7 @@ from shutil import disk_usage
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from pyro_dynamics.data_files import at_home
 from pyro_dynamics.errors import UserError, first_line
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ def path_of(path: Any) -> Path:
     """
     if not isinstance(path, str | os.PathLike):
         raise UserError(f"a path is text or a pathlib.Path, not {path!r:.60}")
-    found = Path(path)
-    return found.expanduser() if found.parts[:1] == ("~",) else found
+    return at_home(Path(path))
 
 
 def make_folder(path: Path) -> Path:

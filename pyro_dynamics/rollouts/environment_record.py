@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,30 @@ class EnvironmentRecord:
                 )
         envs.close()
         return found
+
+
+def measured_in(path: Path, family: Family, length: int, step_limit: float | None = None) -> str:
+    """A name of the environment that a family has now, the same as before if it does what the folder's record says.
+
+    Results under that name can be taken up again. Where the environment does otherwise, its record takes the place of
+    the folder's.
+
+    Args:
+        path: of results, not of the run.
+        family: of environments.
+        length: steps of an episode.
+        step_limit: seconds that a step may take.
+
+    Raises:
+        UserError: if the folder's record is damaged.
+    """
+    kept = EnvironmentRecord.load(path)
+    if kept is None or kept._other_task(family, family.make_task()) or kept.differences(family, length, step_limit):
+        kept = EnvironmentRecord.of(family, length, step_limit)
+        if kept is None:
+            return "makes no step"
+        kept.save(path)
+    return sha256((path / FILE).read_bytes()).hexdigest()[:8]
 
 
 def _contexts(family: Family) -> list[Context]:

@@ -24,7 +24,7 @@ from pyro_dynamics.inference import RecursiveConfig
 from pyro_dynamics.io.files import make_folder
 from pyro_dynamics.io.reuse import stored_result, write_result
 from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, online_for
-from pyro_dynamics.runners.common.factory import group_for, load_run
+from pyro_dynamics.runners.common.factory import environment_changes, group_for, load_run
 from pyro_dynamics.runners.common.online_words import online_word, read_online
 from pyro_dynamics.seeding import derive_seed
 from pyro_dynamics.transitions import Transitions
@@ -88,6 +88,7 @@ class MeasuredRun:
         require_beliefs(path, self.family, self.trained)
         self.methods = methods_of(words, self.config)
         self.fingerprint = self.trained.fingerprint()
+        self.changes = environment_changes(self.run, self.config, self.family)
         self.probe = ContextProbe(self.trained.beliefs()[0].numpy(), self.family.train)
         self.trials = settings.trials(self.family)
         self.seed = derive_seed(settings.seed, "belief benchmark", self.config.seed)  # runs must not share streams
@@ -233,8 +234,15 @@ class MeasuredRun:
         """What decides the streams of a trial."""
         schedules = [one.changes for one in trial.schedules]
         values = {"network": self.fingerprint, "schedules": schedules, "begins": trial.begins, "steps": trial.steps}
-        own = {} if self.at_random(trial) else {"own": repr(self.config.online)}
-        return {**values, "seed": self.seed, "acting": "random" if self.at_random(trial) else "replay", **own}
+        own: dict[str, Any] = {} if self.at_random(trial) else {"own": repr(self.config.online)}
+        changed = {"environment": self.changes} if self.changes else {}  # streams of the training's are no longer its
+        return {
+            **values,
+            "seed": self.seed,
+            "acting": "random" if self.at_random(trial) else "replay",
+            **own,
+            **changed,
+        }
 
     def at_random(self, trial: Trial) -> bool:
         """Whether a trial's actions are random: never where the network is judged, whose noise is that of its plans."""

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
 
+from pyro_dynamics.environments import Schedule
 from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.runners.common.configuration import OnlineConfig
 
@@ -48,11 +49,32 @@ def name_of_values(given: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
     return text and "-" + file_name(text[1:])
 
 
+def text_of_schedule(text: str, schedule: Schedule) -> str:
+    """What stands for a schedule in names and settings: its text; of a file with a digest of its path and what it says.
+
+    A file may be edited between two commands, and `walks/a.csv` lies beside `walks_a.csv`.
+    """
+    if not text.startswith("file:"):
+        return text
+    return f"{text.replace('/', '_')}-{digest(repr((text, schedule.changes)))}"
+
+
 def name_of_schedule(text: str) -> str:
-    """The part of a result's name that says what was acted in: 0_9_40_3 of 0:9,40:3."""
-    return file_name(cut(re.sub(r"[:,=/\s]", "_", text), LONGEST_SCHEDULE))
+    """The part of a result's name that says what was acted in: 0_9_40_3 of 0:9,40:3.
+
+    Where more than these marks is replaced, or cut off, a digest makes the difference.
+    """
+    name = re.sub(r"[:,=]", "_", text)
+    if len(name) <= LONGEST_SCHEDULE and file_name(name) == name:
+        return name
+    return file_name(f"{name[: LONGEST_SCHEDULE - 9]}-{digest(text)}")
 
 
 def cut(text: str, longest: int) -> str:
     """A text that is too long for a name, with a digest of it: two may differ at their ends alone."""
-    return text if len(text) <= longest else f"{text[: longest - 9]}-{sha256(text.encode()).hexdigest()[:8]}"
+    return text if len(text) <= longest else f"{text[: longest - 9]}-{digest(text)}"
+
+
+def digest(text: str) -> str:
+    """Eight digits that another text does not have."""
+    return sha256(text.encode()).hexdigest()[:8]

@@ -10,6 +10,7 @@ import pytest
 from pyro_dynamics.datasets.fitting import hold_out
 from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
 from pyro_dynamics.datasets.sources import read_data
+from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
 
 
@@ -234,3 +235,26 @@ def test_a_quantity_that_is_missing_is_refused_wherever_it_stands(row: int, gap:
     frame.loc[row, "g"] = gap
     with pytest.raises(UserError, match=rf"g is {gap} in row {row} \(1 of 48 rows\)"):
         read_data(frame, "g")
+
+
+@pytest.mark.parametrize(
+    ("groups", "chosen", "found"),
+    [
+        ((101325.1, 101325.4), "101325.4", 1),
+        ((101325.1, 101325.4), "101325.1", 0),
+        ((7.000001, 7.00001), "7.00001", 1),
+        ((1234567.5, 1234570.5, 3.0), "1234570.5", 2),
+        ((6.5, 7.0), "7.0", 1),
+        ((0.1 + 0.2, 0.5), "0.3", 0),
+        ((0.1 + 0.2, 0.5), "0.30000000000000004", 0),
+    ],
+)
+def test_quantities_of_many_digits_are_chosen_by_their_names(
+    groups: tuple[float, ...], chosen: str, found: int
+) -> None:
+    data = read_data([table(group, seed=seed) for seed, group in enumerate(groups)], "g")
+    wanted = sorted(groups)[found]
+    assert data.of(chosen).labels == (wanted,)
+    assert data.of(label(wanted)).labels == (wanted,)
+    with pytest.raises(UserError, match="it has " + ", ".join(map(label, sorted(groups)))):
+        data.of("101325")

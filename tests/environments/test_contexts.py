@@ -9,6 +9,7 @@ from gymnasium.envs.classic_control import AcrobotEnv
 import pyro_dynamics
 from pyro_dynamics import Family
 from pyro_dynamics.environments import FAMILIES, Context, extrapolated, grid, interpolated, latin, sample
+from pyro_dynamics.environments.context_text import exact, label
 from pyro_dynamics.environments.contexts import same_context, sizes_of, split_context
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import BoxTask
@@ -196,3 +197,22 @@ def test_names_in_a_schedule() -> None:
     assert env.reset(seed=0)[1]["context"] == "a,b"
     env.step(np.zeros(3))
     assert env.step(np.zeros(3))[-1]["context"] == "c = d"
+
+
+@pytest.mark.parametrize(
+    ("context", "short", "full"),
+    [
+        (6.0, "6", "6"),
+        (0.1 + 0.2, "0.3", "0.30000000000000004"),
+        (float(np.float32(9.8)), "9.8", "9.800000190734863"),
+        (7.000001, "7.000001", "7.000001"),
+        ((101325.4, -1e-5), "101325.4,-1e-05", "101325.4,-1e-05"),
+        (1e6 + 0.5, "1000000.5", "1000000.5"),
+        ("back-foot", "back-foot", "back-foot"),
+        (None, "unknown", "unknown"),
+    ],
+)
+def test_contexts_as_text_for_people_and_to_be_read_back(context: Any, short: str, full: str) -> None:
+    assert (label(context), exact(context)) == (short, full)
+    if context is not None and not isinstance(context, str):
+        assert [float(part) for part in full.split(",")] == list(np.atleast_1d(context))

@@ -63,6 +63,55 @@ def test_a_schedule_from_a_file(tmp_path: Path) -> None:
     assert crippled.at(9) == "back-foot"
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "\ufeff0,-6\n4,2.5\n",
+        "\ufeffstep,tilt\r\n0,-6\r\n4,2.5\r\n",
+        "step,tilt\n0.0,-6\n4.0,2.5\n",
+        "0.0,-6\n4.0,2.5\n",
+        "step,tilt,,\n0,-6,,\n,,,\n4,2.5,,\n",
+        '"step","tilt"\n"0", "-6"\n 4 , 2.5 \n',
+        ",,\nstep,tilt\n0,-6\n4,2.5\n",
+    ],
+)
+def test_a_schedule_as_spreadsheets_and_tables_write_it(content: str, tmp_path: Path) -> None:
+    (tmp_path / "saved.csv").write_text(content, newline="")
+    assert TILT.parse_schedule(f"file:{tmp_path / 'saved.csv'}").changes == ((0, -6.0), (4, 2.5))
+    (tmp_path / "saved.json").write_text("\ufeff[[0.0, -6], [4, 2.5]]")
+    assert TILT.parse_schedule(f"file:{tmp_path / 'saved.json'}").changes == ((0, -6.0), (4, 2.5))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("0;-6\n4;2,5\n", "is separated by semicolons: save it with commas"),
+        ("step;tilt\n0;-6\n", "is separated by semicolons"),
+        ("step\ttilt\n0\t-6\n", "is separated by tabs"),
+        ("0,-6\n4.5,2.5\n", "must be a CSV file with lines of step,context"),
+        ("nan,-6\n4,2.5\n", "must be a CSV file"),
+        ("-1,-6\n0,2.5\n", r"starts at step 0 and continues at increasing steps, not at \[-1, 0\]"),
+    ],
+)
+def test_what_a_schedule_file_has_wrong_is_named(content: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "wrong.csv").write_text(content, newline="")
+    with pytest.raises(UserError, match=words):
+        TILT.parse_schedule(f"file:{tmp_path / 'wrong.csv'}")
+
+
+@pytest.mark.parametrize("name", ["slope.csv", "walks/slope.json", "~slope.csv"])
+def test_a_schedule_file_may_lie_in_the_home_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "walks").mkdir()
+    (tmp_path / name).write_text("[[0, -6], [4, 2.5]]" if name.endswith("json") else "0,-6\n4,2.5\n")
+    assert TILT.parse_schedule(f"file:~/{name}").changes == ((0, -6.0), (4, 2.5))
+    assert TILT.parse_schedule(f"file:{name}").changes == ((0, -6.0), (4, 2.5))  # also where its name begins so
+    with pytest.raises(UserError, match=r"nowhere\.csv cannot be read"):
+        TILT.parse_schedule("file:~/nowhere.csv")
+
+
 @pytest.mark.parametrize("content", ["", "a,b\nc,d\n", "0\n", "1,5\n", "0,5\n0,6\n", "0,nonsense\n", "0,1,2\n"])
 def test_a_file_that_is_no_schedule_is_refused_in_words(content: str, tmp_path: Path) -> None:
     for name in ("bad.csv", "bad.json"):

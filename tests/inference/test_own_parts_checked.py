@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 import pyro
@@ -131,7 +132,50 @@ class WithoutSuper(Own):
         self.environments, self.latent_dim = environments, latent_dim
 
 
+def kept_in_the_guide(self: Own) -> Any:
+    if "_posterior" not in vars(self):
+        self._posterior = Own.posterior(self)
+    return self._posterior
+
+
+def kept_in_a_dictionary(self: Own) -> Any:
+    return vars(self).setdefault("_kept", {}).setdefault("posterior", Own.posterior(self))
+
+
+class ScaledOnce(Own):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.scale = self.log_scale.exp()
+
+    def posterior(self) -> Any:
+        return NORMAL(self.location, self.scale).to_event(1)
+
+
+class ScaledAtFirst(Own):
+    @cached_property
+    def scale(self) -> Tensor:
+        return self.log_scale.exp()
+
+    def posterior(self) -> Any:
+        return NORMAL(self.location, self.scale).to_event(1)
+
+
+class RemembersScales(Own):
+    @cache  # noqa: B019
+    def scale(self) -> Tensor:
+        return self.log_scale.exp()
+
+    def posterior(self) -> Any:
+        return NORMAL(self.location, self.scale()).to_event(1)
+
+
 GUIDES_THAT_ARE_WRONG = {
+    "keeps its posterior": (distribution(kept_in_the_guide), "Wrong keeps _posterior that it computed"),
+    "keeps it in a dictionary": (distribution(kept_in_a_dictionary), "Wrong keeps something that it computed"),
+    "scaled once": (ScaledOnce, "ScaledOnce keeps scale that it computed from its parameters"),
+    "scaled at first": (ScaledAtFirst, "ScaledAtFirst keeps scale that it computed"),
+    "cached posterior": (distribution(cache(Own.posterior)), "keeps a posterior, or a part of it, that it computed"),
+    "cached scales": (RemembersScales, "RemembersScales keeps a posterior, or a part of it, that it computed"),
     "pooled": (
         distribution(lambda self: NORMAL(self.location.mean(0).expand(K, D), self.log_scale.exp()).to_event(1)),
         "another env",

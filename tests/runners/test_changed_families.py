@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import pyro_dynamics as pd
+from pyro_dynamics.benchmarks.belief import trials
 from pyro_dynamics.rollouts.environment_record import FILE, EnvironmentRecord
 from pyro_dynamics.runners.main import main
 
@@ -38,6 +39,11 @@ def _stand_beside_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def become(home: Path, family: str, run: str = "trained") -> Path:
     """A run whose family is now another one."""
     shutil.copytree(home / run, "run")
+    return name_family(family)
+
+
+def name_family(family: str) -> Path:
+    """Let the run be of another one."""
     config = json.loads(Path("run/config.json").read_text()) | {"family": f"changed_mass:{family}"}
     Path("run/config.json").write_text(json.dumps(config))
     return Path("run")
@@ -120,6 +126,53 @@ def test_every_way_to_open_a_run_compares(home: Path, capsys: pytest.CaptureFixt
     with pytest.warns(UserWarning, match="the environment is not the one of the training") as found:
         pd.load("run")
     assert found[0].filename == __file__
+
+
+@pytest.mark.parametrize("changes", [["is_heavy"], ["is_heavy", "is_on_mars"], ["has_another_reward"]])
+def test_a_track_in_a_changed_environment_is_measured_again(changes: list[str], home: Path) -> None:
+    track = ["track", "run", "--schedule", "0:1,2:3", "--steps", "4", "--seeds", "1", "--updates", "kalman"]
+    track += ["--beliefs", "recursive"]
+    file = Path("run/track/0_1_2_3-steps=4-seeds=1-beliefs=recursive-updates=kalman/recursive-kalman.json")
+    become(home, "trained")
+    assert main(track) == 0
+    before = [file.read_bytes()]
+    for family in (*changes, "trained"):
+        name_family(family)
+        assert main(track) == 0
+        assert file.read_bytes() != before[-1]
+        before.append(file.read_bytes())
+        assert main(track) == 0
+        assert file.read_bytes() == before[-1]  # which is taken up while nothing changes
+    without_times = [json.loads(found)["track"] | {"update_ms": 0} for found in (before[0], before[-1])]
+    assert without_times[0] == without_times[1]
+
+
+@pytest.mark.parametrize("family", ["is_heavy", "starts_elsewhere", "again"])
+def test_streams_of_a_belief_benchmark_are_of_the_environment_that_is_there(
+    family: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "INSIDE", 1)
+    become(home, "trained")
+    benchmark = ["benchmark", "belief", "--runs", "run", "--steps", "20", "--episodes", "1", "--acting", "random"]
+    benchmark += ["--parts", "steady", "--methods", "recursive:kalman", "--folder", "kept", "--out", "rows.json"]
+    assert main(benchmark) == 0
+    before = set(Path("kept").rglob("*.npz"))
+    assert before
+    name_family(family)
+    assert main(benchmark) == 0
+    assert (set(Path("kept").rglob("*.npz")) == before) == (family == "again")
+
+
+@pytest.mark.parametrize("family", ["again", "rounds_otherwise"])
+def test_a_track_in_the_same_environment_is_taken_up(family: str, home: Path) -> None:
+    become(home, "trained")
+    track = ["track", "run", "--schedule", "0:1", "--steps", "4", "--seeds", "1", "--updates", "kalman", "--out", "out"]
+    track += ["--beliefs", "recursive"]
+    assert main(track) == 0
+    stored = Path("out/recursive-kalman.json").stat().st_mtime_ns
+    name_family(family)
+    assert main(track) == 0
+    assert Path("out/recursive-kalman.json").stat().st_mtime_ns == stored
 
 
 @pytest.mark.parametrize(

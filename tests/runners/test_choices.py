@@ -219,6 +219,23 @@ def test_tracks_with_other_flags_lie_in_other_folders(run: Path) -> None:
     assert name_of(of_all, Schedule(((0, 3.0), (2, 9.0)))) == "0_3_2_9"  # what is the default is not in the name
 
 
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_a_track_of_an_edited_schedule_file_is_measured_again(kind: str, run: Path, tmp_path: Path) -> None:
+    file, out = tmp_path / f"change.{kind}", tmp_path / "out"
+    flags = ["track", str(run), "--schedule", f"file:{file}", "--steps", "5", "--seeds", "1", "--updates", "kalman"]
+    flags += ["--beliefs", "recursive"]
+    measured = []
+    for begins, ends in ((3, 9), (3, 8), (3, 8)):
+        file.write_text(json.dumps([[0, begins], [2, ends]]) if kind == "json" else f"0,{begins}\n2,{ends}\n")
+        assert main([*flags, "--out", str(out)]) == 0
+        measured.append((out / "recursive-kalman.json").read_bytes())
+    assert measured[0] != measured[1] == measured[2]
+    assert main(flags) == 0  # each has a folder of its own where none is named
+    file.write_text("[[0, 3], [2, 9]]" if kind == "json" else "0,3\n2,9\n")
+    assert main(flags) == 0
+    assert len(list(run.glob(f"track/file*change.{kind}-*/table.md"))) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -18,6 +18,7 @@ from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.inference import BELIEFS
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners.common.configuration import from_json, online_defaults
+from pyro_dynamics.runners.common.result_names import name_of_schedule
 from pyro_dynamics.runners.compare import names
 from pyro_dynamics.runners.evaluate import name_of, parse
 from pyro_dynamics.runners.main import COMMANDS, main, with_home
@@ -108,6 +109,57 @@ def test_adaptations_with_other_beliefs_lie_in_other_folders(run: Path) -> None:
     names = {folder.name for folder in (run / "adapt").glob("7-*")}
     start = "7-steps3-seed0"  # the run's own settings
     assert names == {start, f"{start}-temperature=0.25", f"{start}-prior=standard", f"{start}-update.steps=3"}
+
+
+@pytest.mark.parametrize("contexts", [("7.000001", "7.000002"), ("7.00000001", "7.00000002"), ("8.123456", "8.123457")])
+def test_adaptations_in_contexts_of_many_digits_lie_in_other_folders(contexts: tuple[str, str], run: Path) -> None:
+    for context in contexts:
+        assert main(["adapt", str(run), "--context", context, "--steps", "2", "--quiet"]) == 0
+        found = json.loads((run / "adapt" / f"{context}-steps2-seed0" / "summary.json").read_text())
+        assert found["schedule"] == [[0, float(context)]]
+
+
+def test_adaptations_to_other_schedule_files_lie_in_other_folders(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "walks").mkdir()
+    there = [("a.csv", "0,3\n2,9\n"), ("a.csv", "0,4\n2,9\n"), ("walks/a.csv", "0,3\n2,9\n"), ("walks_a.csv", "0,5\n")]
+    there += [("walks_a.csv", "0,3\n2,9\n"), ("a.json", "[[0, 3], [2, 9]]"), ("a.json", "[[0, 3], [1, 9]]")]
+    for name, content in (*there, there[0]):
+        Path(name).write_text(content)
+        assert main(["adapt", str(run), "--schedule", f"file:{name}", "--steps", "3", "--quiet"]) == 0
+    folders = list((run / "adapt").glob("file_*"))
+    assert len(folders) == len(there)  # and the same file again is the same place
+    schedules = [json.loads((folder / "summary.json").read_text())["schedule"] for folder in folders]
+    assert sorted(schedules).count([[0, 3.0], [2, 9.0]]) == 4
+
+
+def test_what_is_left_of_a_replay_under_a_schedule_file_is_not_taken_up_after_an_edit(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "truth.csv"
+    replay = ["adapt", str(run), "--replay", str(run / "transitions" / "round-000.npz"), "--environment", "4"]
+    replay += ["--schedule", f"file:{file}", "--steps", "4", "--quiet", "--out", str(tmp_path / "out")]
+    file.write_text("0,3\n2,9\n")
+    with monkeypatch.context() as patched:
+        patched.setattr("pyro_dynamics.runners.adapt.report_results", lambda *_: None)  # it is stopped there
+        assert main(replay) == 0
+    file.write_text("0,3\n2,8\n")
+    assert "another context or schedule" in refused(replay, capsys)
+    file.write_text("0,3\n2,9\n")
+    assert main(replay) == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("left leg", "left_leg"), ("0:a/b,5:c", "0:a_b,5:c"), ("0:a\tb", "0:a b"), ("x" * 120 + "/b", "x" * 120 + "_b")],
+)
+def test_texts_of_other_schedules_are_other_names(one: str, other: str) -> None:
+    assert name_of_schedule(one) != name_of_schedule(other)
+    assert name_of_schedule(one) == name_of_schedule(one)
+    assert len(name_of_schedule(one)) <= 100
+    assert name_of_schedule("0:-6,500:6.5") == "0_-6_500_6.5"
 
 
 def test_a_diagnosis_of_other_steps_does_not_stay(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
