@@ -13,7 +13,7 @@ from pyro_dynamics.environments.checked_env import limit_steps, require_step_lim
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.io.lock import Busy, lock_folder
 from pyro_dynamics.processor import set_threads
-from pyro_dynamics.reproduction.results import RANDOM, TRUE_DYNAMICS, Measurement, Results
+from pyro_dynamics.reproduction.results import RANDOM, TRUE_DYNAMICS, Measurement, Results, Run
 from pyro_dynamics.reproduction.sensitivity import influence_of
 from pyro_dynamics.rollouts.evaluation import BeliefAblation, evaluate, random_returns, reset_seeds
 from pyro_dynamics.rollouts.simulator_episode import Search, episode, episode_returns
@@ -35,8 +35,9 @@ class ReproduceFlags:
     """Train, evaluate and plot the paper's experiments and further baselines, and write a report with intervals.
 
     It can be stopped at any time and resumes from there, with the same numbers. Existing results in --out are kept: a
-    run of `pyro-dynamics train` or `sweep` in OUT/runs/FAMILY/AGENT-SEED is used if its settings are the same. Several
-    processes may work on one folder: each takes a run that no other has.
+    run of `pyro-dynamics train` or `sweep` in OUT/runs/FAMILY/AGENT-SEED is used if its settings are the same, and what
+    was measured needs no runs any more, as where OUT was moved without them. Several processes may work on one folder:
+    each takes a run that no other has.
     """
 
     preset: Scale = "cpu"
@@ -93,10 +94,6 @@ def main(arguments: Sequence[str]) -> None:
         print(f"the {flags.time_budget:g} s are over: the same command resumes from here")
     with lock_folder(results.path, wait=True):
         report(results, protocol, runs, measurements)
-
-
-Run = tuple[str, str, int]
-"""Family, agent and seed."""
 
 
 def plan(protocol: Protocol, flags: ReproduceFlags) -> tuple[list[Run], list[Measurement]]:
@@ -174,6 +171,8 @@ def work(results: Results, flags: ReproduceFlags, runs: Sequence[Run], measureme
     for index, run in enumerate(runs):
         own = [m for m in measurements if m.checkpoint is not None and trained_run(m) == run]
         config = run_config(flags.preset, *run)
+        if results.is_done(run, own):
+            continue
         check_time()
         print(f"[{index + 1}/{len(runs)}] {' '.join(map(str, run))}", flush=True)
         with left_to_others():
@@ -182,6 +181,7 @@ def work(results: Results, flags: ReproduceFlags, runs: Sequence[Run], measureme
                 for measurement in own:
                     check_time()
                     measure(results, flags, measurement)
+                results.keep_metrics(run)
 
 
 @contextmanager

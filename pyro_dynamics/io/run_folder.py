@@ -31,6 +31,20 @@ def is_content(path: Path) -> bool:
     return not path.is_dir() and not begun and not is_clutter(path) and path.name != LOCK
 
 
+def read_metrics(file: Path) -> list[dict[str, Any]]:
+    """The rows of a ``metrics.jsonl``.
+
+    Raises:
+        UserError: if it holds anything else.
+    """
+    try:
+        rows = parse_rows(read_text(file))
+        require_metrics(rows)
+    except (OSError, ValueError) as fault:
+        raise UserError(f"{file} does not hold metrics: {fault}") from None
+    return rows
+
+
 class RunFolder:
     """``config.json``, ``metrics.jsonl``, ``transitions/round-000.npz`` ... and ``checkpoints/round-000.pt`` ...
 
@@ -153,13 +167,7 @@ class RunFolder:
     def _metrics(self, last: int) -> list[dict[str, Any]]:
         """Those of the rounds up to ``last``."""
         file = self.path / "metrics.jsonl"
-        if not file.exists():
-            return []
-        try:
-            rows = parse_rows(read_text(file))
-            require_metrics(rows)
-        except (OSError, ValueError) as fault:
-            raise UserError(f"{file} does not hold metrics: {fault}") from None
+        rows = read_metrics(file) if file.exists() else []
         return [row for row in rows if row["round"] <= last]
 
     def transitions(self) -> list[Transitions]:

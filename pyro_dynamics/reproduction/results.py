@@ -11,11 +11,14 @@ from pyro_dynamics.io.clutter import without_clutter
 from pyro_dynamics.io.files import make_folder, plain, write_json, write_json_lines
 from pyro_dynamics.io.lock import LOCK, lock_folder
 from pyro_dynamics.io.reuse import not_made, read_made, require_same_settings
-from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.run_folder import RunFolder, read_metrics
 from pyro_dynamics.io.untrusted_folders import require_inside, stamped, unstamped
 
 Row = dict[str, Any]
 """A line of ``scores.jsonl`` or ``latents.jsonl``."""
+
+Run = tuple[str, str, int]
+"""Family, agent and seed."""
 
 Score = TypedDict("Score", {"context": AnyContext, "episode": Count, "return": Finite})
 
@@ -118,6 +121,16 @@ class Results:
         """Whether it was made before."""
         return self._file(measurement).is_file()
 
+    def is_done(self, run: Run, measurements: Iterable[Measurement]) -> bool:
+        """Whether all of a run is measured and its metrics are kept: then its folder need not be there any more."""
+        return self._metrics_file(run).is_file() and all(map(self.has, measurements))
+
+    def keep_metrics(self, run: Run) -> None:
+        """Keep the metrics of a run that is whole beside its measurements."""
+        file = self._metrics_file(run)
+        make_folder(file.parent)
+        write_json_lines(file, RunFolder.open(self.run(*run)).metrics())
+
     def save(self, measurement: Measurement, scores: Sequence[Row], latents: Sequence[Row]) -> None:
         """Store a measurement: rows with ``context``, ``episode``, ``return``; and ``context``, ``mean``, ``sd``."""
         file = self._file(measurement)
@@ -135,16 +148,13 @@ class Results:
             for file in without_clutter(self.path.glob("influence/*.json"), self.path)
         }
 
-    def gather(
-        self, runs: Iterable[tuple[str, str, int]], measurements: Iterable[Measurement]
-    ) -> tuple[list[Row], list[Row]]:
+    def gather(self, runs: Iterable[Run], measurements: Iterable[Measurement]) -> tuple[list[Row], list[Row]]:
         """Write ``scores.jsonl`` and ``latents.jsonl`` from what is there, and return their rows."""
         scores: list[Row] = []
         latents: list[Row] = []
         for family, agent, seed in runs:
             base = {"family": family, "preset": self.preset, "agent": agent, "seed": seed, "split": "train"}
-            path = self.run(family, agent, seed)
-            for row in RunFolder.open(path).metrics() if (path / "config.json").is_file() else ():
+            for row in self._metrics((family, agent, seed)):
                 where = {"context": row["context"]}
                 scores.append({**base, "checkpoint": None, **where, "episode": row["round"], "return": row["return"]})
                 if row["latent_mean"]:
@@ -159,6 +169,17 @@ class Results:
         write_json_lines(self.path / "scores.jsonl", scores)
         write_json_lines(self.path / "latents.jsonl", latents)
         return scores, latents
+
+    def _metrics(self, run: Run) -> list[Row]:
+        """Of the run itself, or what was kept of it."""
+        path, kept = self.run(*run), self._metrics_file(run)
+        if (path / "config.json").is_file():
+            return RunFolder.open(path).metrics()
+        return read_metrics(kept) if kept.is_file() else []
+
+    def _metrics_file(self, run: Run) -> Path:
+        family, agent, seed = run
+        return self.path / "measurements" / family / f"{agent}-{seed}-metrics.jsonl"
 
     def _file(self, measurement: Measurement) -> Path:
         return self.path / "measurements" / measurement.name

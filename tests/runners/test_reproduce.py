@@ -1,6 +1,7 @@
 """The reproduction of the paper's experiments, on the family that takes seconds."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,17 @@ def test_again_nothing_is_done_again(undisturbed: Path) -> None:
     before = {file: file.stat().st_mtime_ns for file in undisturbed.glob("[mr]*/**/*.*")}
     assert main([*QUICK, "--step-limit", "60", "--out", str(undisturbed)]) == 0  # no setting of the results
     assert before == {file: file.stat().st_mtime_ns for file in undisturbed.glob("[mr]*/**/*.*")}
+
+
+def test_what_was_measured_needs_no_runs(undisturbed: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "moved"
+    shutil.copytree(undisturbed, folder, ignore=shutil.ignore_patterns("runs", "scores.jsonl", "latents.jsonl"))
+    lost = folder / "measurements" / "pendulum-gravity" / "specialist-0-test-round-002.json"
+    lost.unlink()
+    assert main([*QUICK, "--out", str(folder)]) == 0
+    for name in ("scores.jsonl", "latents.jsonl"):
+        assert (folder / name).read_text() == (undisturbed / name).read_text()
+    assert [path.name for path in (folder / "runs" / "pendulum-gravity").iterdir()] == ["specialist-0"]
 
 
 def test_ten_kills_leave_the_same_files(undisturbed: Path, tmp_path: Path) -> None:
