@@ -72,8 +72,9 @@ def test_a_damaged_or_foreign_file_gets_one_line_that_names_it(name: str, home: 
     loader.load(home)
     file = home / loader.file
     whole = file.read_bytes()
+    half = whole[: len(whole) // 2]
     damaged = {
-        "truncated": whole[: len(whole) // 2],
+        "truncated": half.rpartition(b",")[0] if file.suffix == ".csv" else half,  # by chance a row may end there
         "random": np.random.default_rng(0).bytes(1000) + b"\n",
         "code": pickle.dumps(Creates(marker)) + b"\n",
         "wrong type": of_a_wrong_type(Path(loader.file), home),

