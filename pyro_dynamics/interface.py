@@ -212,6 +212,7 @@ def _opened(
 ) -> OnlineAgent:
     """The agent of a run: with the belief that was saved in its folder if that is wanted, and at the prior if not."""
     there = RunFolder.open(path)
+    path = path.absolute()  # a notebook may change its folder
     config = from_json(there.config)
     if context is None and config.agent in ("oracle", "specialist"):
         raise UserError(f"agents of the kind {config.agent} need the true hidden parameter: give context=")

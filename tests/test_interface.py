@@ -1,6 +1,7 @@
 """The Python interface: the same agents and numbers as the commands, one environment, numpy in and out."""
 
 import json
+import os
 import re
 import shutil
 import warnings
@@ -493,6 +494,20 @@ def test_a_belief_saved_in_the_folder_of_its_run(run: Path, tmp_path: Path) -> N
     assert more == 0
     with pytest.raises(UserError, match=r"trained on since.*online\.pt"):
         pd.load(tmp_path / "run")
+
+
+def test_a_program_may_change_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained = pd.train(**SMALL)
+    loaded = pd.load(os.path.relpath(trained.run))
+    rows = trained.metrics
+    (tmp_path / "analysis").mkdir()
+    monkeypatch.chdir(tmp_path / "analysis")
+    for agent in (trained, loaded):
+        assert agent.metrics == rows
+        agent.save("saved")
+        assert pd.load("saved").updates == 0
+        shutil.rmtree("saved")
 
 
 def test_a_saved_agent_keeps_its_own_belief_and_model(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from zipfile import is_zipfile
 import numpy as np
 
 from pyro_dynamics.data_files import read_arrays, require_file
+from pyro_dynamics.datasets.automatic_resets import without_resets
 from pyro_dynamics.datasets.columns import as_array, episodes, out_of_cells, plain, require_groupable, steps
 from pyro_dynamics.datasets.continuity import fitted_together
 from pyro_dynamics.datasets.environments_of_rows import alternation, changes_of_group, episodes_of_ends
@@ -17,6 +18,7 @@ from pyro_dynamics.datasets.file_kinds import unreadable
 from pyro_dynamics.datasets.logged_data import Log, grouping_names
 from pyro_dynamics.datasets.next_states import with_next_states
 from pyro_dynamics.datasets.other_names import by_other_names, ends_of_episodes, named_ends, only_terminations
+from pyro_dynamics.datasets.padding import without_padding
 from pyro_dynamics.errors import UserError, first_line
 
 VECTORS = ("state", "action", "next_state")
@@ -90,12 +92,14 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
     if given:
         log = _ended(log, columns, grouping, derived)
     changes = changes_of_group(log, grouping) if changes is None else changes
-    log = replace(
-        log, notes=(*notes, *log.notes, *_words(where, changes, derived), *alternation(log, grouping, derived))
-    )
+    log = replace(log, notes=(*notes, *log.notes, *_words(where, changes, derived)))
+    known = step is not None or episode is not None
+    for without in (without_padding, without_resets) if known else ():
+        log, kept = without(log, grouping, derived)
+        grouping, changes = [column[kept] for column in grouping], changes[kept]
+    log = replace(log, notes=(*log.notes, *alternation(log, grouping, derived)))
     if derived:
         return with_next_states(log, grouping, changes)
-    known = step is not None or episode is not None
     return fitted_together(log, grouping, changes) if known else log
 
 

@@ -4,9 +4,11 @@ import errno
 import json
 import math
 import os
+import stat
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
+from io import BytesIO
 from pathlib import Path
 from secrets import token_hex
 from shutil import disk_usage
@@ -84,12 +86,23 @@ def ensure_parent(file: Path) -> Path:
     """
     if file.is_dir():
         raise UserError(f"{file} is a folder: name a file in it")
+    if is_stream(file):
+        return file
     place = file.resolve()
     run = place.parent.parent if place.parent.name in RUN_FOLDERS else place.parent if place.name in RUN_FILES else None
     if run is not None and (run / "config.json").is_file():
         raise UserError(f"{file} is a part of the run in {run}: choose another name")
-    make_folder(file.parent)
+    make_folder(place.parent)
     return file
+
+
+def is_stream(file: Path) -> bool:
+    """Whether it is there and no ordinary file: a pipe, or a device such as ``/dev/stdout``."""
+    try:
+        mode = file.stat().st_mode
+    except OSError:  # it is not there, or may not be looked at
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def unfinished(path: Path) -> Path:
@@ -100,11 +113,16 @@ def unfinished(path: Path) -> Path:
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, bring it to the disk, and move it into place.
 
-    Where several processes write the same file at once, that of the last stays.
+    Where several processes write the same file at once, that of the last stays. A link stays a link, and what it leads
+    to is written; into a pipe or a device all is written at once.
 
     Raises:
         UserError: if the file cannot be written; what was there before is left as it was.
     """
+    if is_stream(path):
+        _write_through(path, write)
+        return
+    path = path.resolve() if path.is_symlink() else path
     temporary = unfinished(path)
     try:
         with temporary.open("wb") as file:
@@ -116,6 +134,17 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
         with suppress(OSError):  # where it could not be made, it cannot be deleted either
             temporary.unlink(missing_ok=True)
         raise UserError(f"cannot write {path}: {reason(fault)}") from fault
+
+
+def _write_through(stream: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Into a stream, in which nobody can go back."""
+    whole = BytesIO()
+    write(whole)
+    try:
+        with stream.open("wb") as opened:
+            opened.write(whole.getbuffer())
+    except OSError as fault:
+        raise UserError(f"cannot write {stream}: {reason(fault)}") from fault
 
 
 def reason(fault: OSError) -> str:

@@ -1,7 +1,9 @@
 """Files that are written whole or not at all."""
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -32,6 +34,36 @@ def test_what_was_there_stays_if_writing_fails(tmp_path: Path) -> None:
         write_whole(file, half)
     assert file.read_bytes() == b"before"
     assert [path.name for path in tmp_path.iterdir()] == ["numbers"]
+
+
+def test_a_link_stays_a_link_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    for name in ("there", "not there yet"):
+        link, target = tmp_path / name, tmp_path / "disk" / name
+        link.symlink_to(target)
+        write_bytes(ensure_parent(link), b"new")
+        write_bytes(link, b"newer")
+        assert link.is_symlink()
+        assert target.read_bytes() == b"newer"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_pipe_gets_everything_and_stays(tmp_path: Path, linked: bool) -> None:
+    pipe = place = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    if linked:  # as /dev/stdout is
+        place = tmp_path / "link"
+        place.symlink_to(pipe)
+    arrays = {"a": np.arange(20_000.0)}
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(pipe.read_bytes)
+        write_whole(ensure_parent(place), lambda stream: np.savez(stream, **arrays))  # goes back in what it writes
+        content = reader.result(timeout=30)
+    np.testing.assert_array_equal(np.load(BytesIO(content))["a"], arrays["a"])
+    assert pipe.is_fifo()
+    assert place.is_symlink() == linked
 
 
 def test_many_may_write_the_same_file_at_once(tmp_path: Path) -> None:
