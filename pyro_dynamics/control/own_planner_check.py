@@ -1,5 +1,6 @@
 """What a planner of the user's own does, tried out on a made-up objective before anything is trained."""
 
+import copy
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,11 +43,32 @@ def check_own_planner(make_planner: Callable[[], Planner], horizon: int, action_
             "seed gives the same results"
         )
     _require_memory(planner, name, plans[-1])
+    _require_memory_named(make_planner, planner, name, shape, plans)
     with faults_of(f"{type(planner).__name__}.reset_plans() and plans()"):
         planner.reset_plans(torch.tensor([True, False]))
         kept = planner.plans()
     if not all(value is None or isinstance(value, Tensor) for value in kept.values()):
         raise UserError(f"{type(planner).__name__}.plans() must give tensors or None by attribute, not {kept}")
+
+
+def _require_memory_named(
+    make_planner: Callable[[], Planner], planner: Planner, name: str, shape: tuple[int, int, int], plans: list[Tensor]
+) -> None:
+    """A planner that is saved and loaded plans as if it had not been, and after a reset as a new one does."""
+    kind, loaded = type(planner).__name__, make_planner()
+    with faults_of(f"{kind}.plans()"):
+        for attribute, value in planner.plans().items():
+            setattr(loaded, attribute, copy.deepcopy(value))
+    following, same = (_plans(one, name, shape) for one in (planner, loaded))
+    if not all(map(torch.equal, following, same)):
+        raise UserError(
+            f"{kind} remembers more than its plans() gives, so that a saved agent goes on with other actions: name all "
+            "of it there, tensors by their attribute"
+        )
+    with faults_of(f"{kind}.reset()"):
+        planner.reset()
+    if not all(map(torch.equal, plans, _plans(planner, name, shape))):
+        raise UserError(f"{kind}.reset() does not forget all that {name} remembers: an episode would begin with the last")
 
 
 def _plans(planner: Planner, name: str, shape: tuple[int, int, int]) -> list[Tensor]:

@@ -283,9 +283,18 @@ class Family:
             how: more arguments of the constructor, such as ``render_mode``.
 
         Raises:
-            UserError: as :meth:`make`, or if two of them are one object.
+            UserError: as :meth:`make`, or if two of them are one object, or have other spaces than the first.
         """
-        makers = [lambda context=context: self.make(context, max_steps, **how) for context in contexts]
+        envs = [self.make(context, max_steps, **how) for context in contexts]
+        for kind in ("action_space", "observation_space"):
+            first = getattr(envs[0], kind)
+            for env, context in zip(envs, contexts, strict=True):
+                if getattr(env, kind) != first:
+                    raise UserError(
+                        f"family {self.name}: the {kind} is {first} in {self.axis} {contexts[0]}, and "
+                        f"{getattr(env, kind)} in {context}: let it be the widest one in all, and step() clip the rest"
+                    )
+        makers = [lambda env=env: env for env in envs]
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
         if len({id(env.unwrapped) for env in vector.envs}) < len(contexts):
             raise UserError(

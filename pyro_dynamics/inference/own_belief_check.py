@@ -1,8 +1,13 @@
 """What a belief or an update of the user's own does, tried out on made-up transitions before anything is trained."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_dynamics.contracts import DynamicsModel, VariationalGuide
@@ -42,15 +47,25 @@ def check_own_belief(
         parts = (belief, getattr(belief, "update_rule", None))
         names = " with ".join(type(part).__name__ for part in parts if is_own(type(part)))
         _require_constant(belief, names, "posterior", guide)
-        weights = clone_state(model)
+        weights, fresh = clone_state(model), _memory(belief)
         with faults_of(f"{names}, in an update by {len(rows)} transitions,"):
-            usable = belief._absorbed(x, y, rows, generator)
+            usable = belief._absorbed(x, y, rows, generator.manual_seed(1))
+            first = clone_state(belief.guide)
             belief.restore(belief.snapshot())
         if not usable:
             raise UserError(f"{names}: an update by a first transition leads to no finite posterior")
         for what in ("posterior", "ahead"):
             _require_constant(belief, names, what, guide)
         _require_unseen_kept(belief)
+        if is_own(type(belief)):
+            _require_memory_followed(belief, fresh, lambda: belief._absorbed(x, y, rows, generator))
+        belief.reset()
+        belief._absorbed(x, y, rows, generator.manual_seed(1))
+        if any(not torch.equal(value, first[name]) for name, value in belief.guide.state_dict().items()):
+            raise UserError(
+                f"{names} remembers something of an earlier update after the belief has returned to the prior: the same "
+                "transitions and the same generator must lead to the same posterior"
+            )
     if any(not torch.equal(value, weights[name]) for name, value in model.state_dict().items()):
         raise UserError(f"{names} changes the model's weights, which stand still online (Eq. 5)")
 
@@ -66,6 +81,54 @@ def _require_constant(belief: Belief, names: str, what: str, guide: VariationalG
             )
         if not found.sample().isfinite().all():
             raise UserError(f"{names}: {what}() draws numbers that are not finite")
+
+
+def _require_memory_followed(belief: Belief, fresh: dict[str, Any], update: Callable[[], bool]) -> None:
+    """What the belief remembers beside its guide goes back with it: to a snapshot, and to the prior."""
+    name, kept, snapshot = type(belief).__name__, _memory(belief), belief.snapshot()
+    update()
+    with faults_of(f"{name}.restore()"):
+        belief.restore(snapshot)
+    if changed := _changed(kept, _memory(belief)):
+        raise UserError(
+            f"{name} keeps {changed} where an update is taken back, and where an agent is saved: put a copy of it into "
+            "what snapshot() gives, and take it from there in restore()"
+        )
+    with faults_of(f"{name}, in reset(),"):
+        belief.reset()
+    if changed := _changed(fresh, _memory(belief)):
+        raise UserError(
+            f"{name} keeps {changed} where the belief returns to the prior, so that the last episode goes on in the "
+            "next one: set it anew in set_prior()"
+        )
+
+
+def _memory(belief: Belief) -> dict[str, Any]:
+    """Copies of the attributes that hold plain values: numbers, tensors, and collections of them."""
+    return {name: deepcopy(value) for name, value in vars(belief).items() if _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = [*value.keys(), *value.values()]
+    if isinstance(value, list | tuple | set | deque):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | complex | str | np.generic | np.ndarray | Tensor)
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """The first attribute with another value; empty if there is none."""
+    return next((name for name in after if name not in before or not _same(before[name], after[name])), "")
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple | deque) and isinstance(other, list | tuple | deque):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, Tensor | np.ndarray) and isinstance(other, Tensor | np.ndarray):
+        return one.shape == other.shape and np.array_equal(np.asarray(one), np.asarray(other))
+    return type(one) is type(other) and bool(one == other)
 
 
 def _require_unseen_kept(belief: Belief) -> None:

@@ -40,5 +40,16 @@ class LastingOutput:
 
 
 def outlast_readers() -> None:
-    """Let this process's output and messages be such streams."""
-    sys.stdout, sys.stderr = LastingOutput(sys.stdout), LastingOutput(sys.stderr)
+    """Let this process's output and messages be such streams; those that were closed before it began lead to nowhere."""
+    sys.stdout = LastingOutput(sys.stdout or _nowhere(1))
+    sys.stderr = LastingOutput(sys.stderr or _nowhere(2))
+
+
+def _nowhere(descriptor: int) -> Any:
+    """A stream that drops all, under the number of the closed one: no file that is opened later gets that."""
+    opened = os.open(os.devnull, os.O_WRONLY)
+    if opened != descriptor:
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    os.set_inheritable(descriptor, True)  # for the processes that libraries start
+    return open(descriptor, "w", closefd=False)

@@ -344,6 +344,22 @@ def test_a_wrong_declaration_is_refused(changes: dict[str, Any], words: str) -> 
         replace(FAMILY, **changes).make_vector(changes.get("train", FAMILY.train), 5)
 
 
+class Motor(HeavyPendulum):
+    """Its mass is the bound of a space."""
+
+    def __init__(self, m: float, l: float, space: str = "action_space") -> None:  # noqa: E741
+        super().__init__(m, l)
+        setattr(self, space, gymnasium.spaces.Box(-m, m, getattr(self, space).shape, np.float32))
+
+
+@pytest.mark.parametrize("space", ["action_space", "observation_space"])
+def test_spaces_that_depend_on_the_context_are_refused_in_a_line(space: str) -> None:
+    family = replace(FAMILY, environment=lambda m, l: Motor(m, l, space))  # noqa: E741
+    with pytest.raises(UserError, match=rf"the {space} is Box\(-1.0, .* and Box\(-2.0, .*: let it be the widest"):
+        family.make_vector(family.train, 5)
+    family.make_vector([(1.0, 1.0), (1.0, 2.0)], 5).close()
+
+
 def test_lists_are_as_good_as_tuples() -> None:
     lists: Any = {"train": [[1, 1], [2, 1]], "test": {"far": [[3, 1]]}}
     family = replace(FAMILY, **lists)

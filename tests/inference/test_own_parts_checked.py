@@ -1,6 +1,8 @@
 """Guides, beliefs, updates and planners of one's own that are wrong: each refused when the agent is made, by name."""
 
+from collections import deque
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -276,6 +278,60 @@ def test_a_wrong_belief_is_refused_when_made(written: dict[str, Any], words: str
     assert words in str(refused.value)
 
 
+def remembering(kind: type, **written: Any) -> type:
+    """A belief that adds what it sees to ``self.seen`` of this kind, in place."""
+
+    def set_prior(self: Any) -> None:
+        Belief.set_prior(self)
+        if not hasattr(self, "seen"):
+            self.seen = kind()
+
+    def absorb(self: Any, inputs: Tensor, targets: Tensor, environment: Tensor, seen: Tensor, generator: Any) -> None:
+        if isinstance(self.seen, dict):
+            self.seen[len(self.seen)] = inputs
+        elif isinstance(self.seen, int):
+            self.seen += 1
+        elif isinstance(self.seen, Tensor):
+            self.seen = torch.cat([self.seen, inputs.mean()[None]])
+        else:
+            self.seen.append((inputs, targets))
+        Belief.absorb(self, inputs, targets, environment, seen, generator)
+
+    return like(OwnBelief, set_prior=set_prior, absorb=absorb, **written)
+
+
+def in_snapshots(copied: Any) -> dict[str, Any]:
+    def snapshot(self: Any) -> dict[str, Any]:
+        return {**Belief.snapshot(self), "seen": copied(self.seen)}
+
+    def restore(self: Any, state: dict[str, Any]) -> None:
+        Belief.restore(self, state)
+        self.seen = copied(state["seen"])
+
+    return {"snapshot": snapshot, "restore": restore}
+
+
+@pytest.mark.parametrize("kind", [list, deque, dict, int, Tensor])
+def test_a_memory_that_does_not_go_back_with_the_belief_is_refused(kind: type) -> None:
+    with pytest.raises(UserError, match=r"Wrong keeps seen where an update is taken back.*snapshot\(\)"):
+        agent(belief=remembering(kind))
+    if kind in (list, deque, dict):  # the same object, which the next update changes
+        with pytest.raises(UserError, match="Wrong keeps seen where an update is taken back"):
+            agent(belief=remembering(kind, **in_snapshots(lambda seen: seen)))
+    with pytest.raises(UserError, match=r"Wrong keeps seen where the belief returns.*set_prior\(\)"):
+        agent(belief=remembering(kind, **in_snapshots(copy)))
+
+
+@pytest.mark.parametrize("kind", [list, deque, dict, int, Tensor])
+def test_a_memory_that_goes_back_is_taken(kind: type) -> None:
+    def set_prior(self: Any) -> None:
+        Belief.set_prior(self)
+        self.seen = kind()
+
+    made = agent(belief=type("Right", (remembering(kind, **in_snapshots(copy)),), {"set_prior": set_prior}))
+    assert type(made.belief).__name__ == "Right"
+
+
 def fill(of: str, value: float) -> Callable[..., None]:
     """An update that writes over the parameters of ``model`` or ``guide``."""
 
@@ -300,6 +356,50 @@ def test_a_wrong_update_is_refused_when_made(fit: Any, words: str) -> None:
     with pytest.raises(UserError, match="Wrong") as refused:
         agent(update=like(OwnUpdate, fit=fit)())
     assert words in str(refused.value)
+
+
+class Momentum(OwnUpdate):
+    """Each fit goes as far as the last one again."""
+
+    moved = 0.0
+
+    def fit(self, model: Any, guide: Any, prior: Any, batch: Any, generator: torch.Generator) -> None:
+        self.moved = 0.5 * self.moved + 0.1
+        with torch.no_grad():
+            next(guide.parameters()).add_(self.moved)
+
+
+def test_an_update_that_remembers_the_last_one_is_refused() -> None:
+    with pytest.raises(UserError, match="Momentum remembers something of an earlier update"):
+        agent(update=Momentum())
+
+
+class Widths(OwnPlanner):
+    """Its search narrows from step to step."""
+
+    forgets, named = True, True
+
+    def reset(self) -> None:
+        super().reset()
+        if self.forgets or not hasattr(self, "width"):
+            self.width: Any = None
+
+    def plans(self) -> dict[str, Any]:
+        return {**super().plans(), **({"width": self.width} if self.named else {})}
+
+    def plan(self, objective: Any, shape: tuple[int, int, int], generator: torch.Generator) -> Any:
+        mean = self.start(shape, generator)
+        self.width = 0.5 * (torch.ones(shape) if self.width is None else self.width)
+        self.mean = (mean + self.width * torch.randn(shape, generator=generator)).clamp(-1, 1)
+        return self.mean
+
+
+def test_a_planner_whose_memory_is_not_named_or_not_forgotten_is_refused() -> None:
+    agent(planner=Widths)
+    with pytest.raises(UserError, match=r"Wrong remembers more than its plans\(\) gives"):
+        agent(planner=like(Widths, named=False))
+    with pytest.raises(UserError, match=r"Wrong.reset\(\) does not forget all"):
+        agent(planner=like(Widths, forgets=False))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -372,6 +373,20 @@ def test_a_reader_that_leaves_does_not_end_the_work(run: Path, tmp_path: Path) -
         assert process.wait() == 0
     assert len((tmp_path / "adapted" / "steps.jsonl").read_text().splitlines()) == 15
     assert (tmp_path / "adapted" / "summary.json").is_file()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes streams by the shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("command", [["families"], ["adapt"]])
+def test_streams_that_are_closed_do_not_end_the_work(command: list[str], closed: str, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "adapted"
+    if command == ["adapt"]:
+        command = ["adapt", str(run), "--context", "3", "--steps", "5", "--out", str(out)]
+    words = shlex.join([sys.executable, "-m", "pyro_dynamics", *command])
+    done = subprocess.run(["sh", "-c", f"{words} {closed}"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") or (done.returncode == 0 and closed == ">&-")
+    assert "Traceback" not in done.stderr
+    assert (out / "summary.json").is_file() == ("adapt" in command)
 
 
 def test_home_is_found_behind_an_equals_sign(monkeypatch: pytest.MonkeyPatch) -> None:
