@@ -34,8 +34,15 @@ class EnsembleConfig:
     def __post_init__(self) -> None:
         require_positive(self, "members")
         require_not_negative(self, "weight_decay", "bound_penalty")
+        if not self.hidden and len(self.weight_decay) != 1:
+            raise UserError(
+                "hidden needs the size of a layer or more, such as 64 64; a linear model has one weight decay"
+            )
         if len(self.weight_decay) != len(self.hidden) + 1:
-            raise UserError(f"{len(self.hidden)} hidden layers need {len(self.hidden) + 1} weight decays")
+            raise UserError(
+                f"{len(self.hidden)} hidden layers need {len(self.hidden) + 1} weight decays, one for each and one for "
+                f"the last, not {len(self.weight_decay)}"
+            )
 
 
 ROWS_IN_CACHE = 500

@@ -18,6 +18,8 @@ REPEATED = 0.05
 """Share of rows that may have state and action of another one."""
 ALIKE = 10
 """Fewer rows that move may be those of another environment by chance: the first ones, before a parameter acts."""
+SAME = 1e-5
+"""Numbers are one, in some unit, if they differ by no more than this share."""
 SHOWN = 3
 """So many entries are named, of more the number alone."""
 
@@ -258,6 +260,34 @@ def other_units(blocks: Mapping[str, np.ndarray], names: Sequence[str] = ()) -> 
                 f"{most}"
             )
     return f"{_listed(found)}: if that is an angle, radians and degrees are mixed: convert one of them" if found else ""
+
+
+def telling(state: np.ndarray, hidden: np.ndarray, parameters: Sequence[str], names: Sequence[str] = ()) -> str:
+    """A warning where an entry of the state is a hidden parameter itself, perhaps in another unit; else nothing.
+
+    Args:
+        state: ``[N, S]``.
+        hidden: the values of the P parameters in each row, ``[N, P]``.
+        parameters: what they are called.
+        names: of the S entries.
+    """
+    found = []
+    for column, parameter in zip(hidden.T, parameters, strict=True):
+        away, from_mean = column - column.mean(), state - state.mean(0, dtype=np.float64)
+        if not away.any():
+            continue
+        slope = (away @ from_mean) / (away @ away)
+        rest = np.abs(from_mean - away[:, None] * slope).max(0)
+        line = rest <= SAME * np.abs(from_mean).max(0)
+        if len(np.unique(column)) == 2:  # any two numbers lie on a line
+            line &= np.abs(state - column[:, None]).max(0) <= SAME * np.abs(column).max()
+        found += [f"{_name(names, entry)} tells the {parameter}" for entry in np.flatnonzero(line & (slope != 0))]
+    if not found:
+        return ""
+    return (
+        f"{_listed(found)} in every row: where the state says what is hidden, the latent has nothing to explain, and "
+        "what is believed about it means nothing: leave it out of the state"
+    )
 
 
 def _name(names: Sequence[str], entry: Any) -> str:

@@ -14,6 +14,7 @@ from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, write_bytes
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.plots.formats import FigureFormat
+from pyro_dynamics.rollouts.environment_record import EnvironmentRecord
 from pyro_dynamics.runners.common.configuration import CHOICES, RunConfig, from_json
 from pyro_dynamics.runners.common.factory import family_of
 from pyro_dynamics.runners.common.limits import read_flags
@@ -64,6 +65,7 @@ def main(arguments: Sequence[str]) -> None:
         family_of(folder, config)
         folder.checkpoint()  # refuses a run whose parts are of several
     refuse_twice(folders)
+    warn_of_others(folders)
     curves: dict[str, list[list[float]]] = defaultdict(list)
     for name, run in zip(names(configs), returns, strict=True):
         curves[name].append(run)
@@ -87,6 +89,15 @@ def refuse_twice(folders: Sequence[RunFolder]) -> None:
         first = rows.index(rows[at])
         if first < at:
             raise UserError(f"{folders[first].path} and {folder.path} are one run, to the last digit: name it once")
+
+
+def warn_of_others(folders: Sequence[RunFolder]) -> None:
+    """Print a warning for each run whose environment did otherwise than that of the first: one may have been edited."""
+    records = [(folder.path, record) for folder in folders if (record := EnvironmentRecord.load(folder.path))]
+    for path, record in records[1:]:
+        first, kept = records[0]
+        if words := record.differs_from(kept):
+            print(f"warning: {path} was trained in another environment than {first}: {words}", file=sys.stderr)
 
 
 def names(configs: Sequence[RunConfig]) -> list[str]:

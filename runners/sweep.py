@@ -19,7 +19,7 @@ from pyro_dynamics.runners.common.configuration import Preset, flag_values, pres
 from pyro_dynamics.runners.common.factory import action_space, build_group
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.sweep_grid import grid_points, train_flags
-from pyro_dynamics.runners.common.sweep_jobs import Job, is_finished, make_job, work
+from pyro_dynamics.runners.common.sweep_jobs import Job, is_finished, make_job, warn_of_changed, work
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.sweeps.on_ray import connected, import_ray, run_jobs
 from pyro_dynamics.sweeps.sweep_folder import SweepFolder
@@ -88,6 +88,9 @@ def main(arguments: Sequence[str]) -> int:
     import_ray()  # an error if it is missing, before there is a folder
     with SweepFolder.claimed(flags.out) as folder:
         states = {job.name: "finished" if is_finished(job, folder) else "unfinished" for job in jobs}
+        for job in jobs:
+            if states[job.name] == "finished":
+                warn_of_changed(job, folder)
         try:
             for name, failure in run_missing(flags, jobs, states, folder):
                 states[name] = "failed" if failure else "finished"

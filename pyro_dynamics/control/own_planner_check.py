@@ -68,7 +68,9 @@ def _require_memory_named(
     with faults_of(f"{kind}.reset()"):
         planner.reset()
     if not all(map(torch.equal, plans, _plans(planner, name, shape))):
-        raise UserError(f"{kind}.reset() does not forget all that {name} remembers: an episode would begin with the last")
+        raise UserError(
+            f"{kind}.reset() does not forget all that {name} remembers: an episode would begin with the last"
+        )
 
 
 def _plans(planner: Planner, name: str, shape: tuple[int, int, int]) -> list[Tensor]:

@@ -26,7 +26,7 @@ def without_padding(log: Log, grouping: Sequence[np.ndarray], derived: bool) -> 
     """
     kept = np.ones(len(log), dtype=bool)
     parts = [log.state, log.action, *([] if log.reward is None else [log.reward[:, None]])]
-    filled = np.concatenate(parts, axis=1).any(1)
+    filled = (np.concatenate(parts, axis=1) != 0).any(axis=1)
     if filled.all() or not filled.any():
         return log, kept
     order, same = in_order(log, grouping)

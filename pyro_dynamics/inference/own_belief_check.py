@@ -63,8 +63,8 @@ def check_own_belief(
         belief._absorbed(x, y, rows, generator.manual_seed(1))
         if any(not torch.equal(value, first[name]) for name, value in belief.guide.state_dict().items()):
             raise UserError(
-                f"{names} remembers something of an earlier update after the belief has returned to the prior: the same "
-                "transitions and the same generator must lead to the same posterior"
+                f"{names} remembers something of an earlier update when the belief has returned to the prior: the "
+                "same transitions and the same generator must lead to the same posterior"
             )
     if any(not torch.equal(value, weights[name]) for name, value in model.state_dict().items()):
         raise UserError(f"{names} changes the model's weights, which stand still online (Eq. 5)")

@@ -227,6 +227,15 @@ class EnvironmentRecord:
         envs.close()
         return found
 
+    def differs_from(self, first: "EnvironmentRecord") -> str:
+        """Where the environment of this run did otherwise than that of another, in words; empty if it did not."""
+        if self.action != first.action or self.contexts != first.contexts:
+            return "its actions or contexts are others"
+        if not (self.repeats and first.repeats):
+            return ""
+        contexts: list[Any] = [tuple(one) if isinstance(one, list) else one for one in self.contexts]
+        return _difference(first.steps(), self.steps(), first.names, contexts)
+
 
 def measured_in(path: Path, family: Family, length: int, step_limit: float | None = None) -> str:
     """A name of the environment that a family has now, the same as before if it does what the folder's record says.

@@ -21,7 +21,7 @@ from pyro_dynamics.tasks.functions import Function, evaluate
 from pyro_dynamics.tasks.own_task_check import check_own_task
 from pyro_dynamics.tasks.spaces import choices_of, decide
 from pyro_dynamics.transitions import Transitions
-from pyro_dynamics.unusual_numbers import likely_angles, lost_digits
+from pyro_dynamics.unusual_numbers import likely_angles, lost_digits, telling
 
 STEPS = 100
 """At most so many random steps in each environment."""
@@ -73,7 +73,7 @@ def check_task(task: Task, envs: SyncVectorEnv, seed: int, length: int) -> list[
     warnings = [
         f"{fault}: among the first random steps; it will be left out from there on" for fault in faults.values()
     ]
-    warnings += unusual(data, task, envs)
+    warnings += [*unusual(data, task, envs), observed_context(data, task, contexts)]
     warnings += [compare_rewards(evaluate("reward", task.reward, *rows), data.reward, contexts, data.step)]
     if task.can_terminate:
         warnings.append(compare_ends(evaluate("terminated", task.terminated, *rows), own_end))
@@ -108,6 +108,15 @@ def unusual(data: Transitions, task: Task, envs: VectorEnv) -> list[str]:
         lost_digits(state, next_state, task.state_names),
         likely_angles(state, next_state, widths, known, task.state_names),
     ]
+
+
+def observed_context(data: Transitions, task: Task, contexts: Sequence[Any]) -> str:
+    """A warning where hidden parameters are observed; ``contexts`` are those of the N transitions."""
+    if any(isinstance(context, str) for context in contexts):
+        return ""
+    hidden = np.array(contexts, np.float64).reshape(len(data), -1)
+    which = [f"hidden parameter {i}" for i in range(hidden.shape[1])] if hidden.shape[1] > 1 else ["hidden parameter"]
+    return telling(data.state.double().numpy(), hidden, which, task.state_names)
 
 
 def functions(task: Task) -> list[tuple[str, Function]]:

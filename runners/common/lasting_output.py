@@ -40,7 +40,7 @@ class LastingOutput:
 
 
 def outlast_readers() -> None:
-    """Let this process's output and messages be such streams; those that were closed before it began lead to nowhere."""
+    """Let this process's output and messages be such streams; those that are closed at its start lead to nowhere."""
     sys.stdout = LastingOutput(sys.stdout or _nowhere(1))
     sys.stderr = LastingOutput(sys.stderr or _nowhere(2))
 

@@ -1,6 +1,7 @@
 """The jobs of a sweep: their configurations, what a worker does, and their lines of the table."""
 
 import socket
+import sys
 import traceback
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -15,6 +16,7 @@ from pyro_dynamics.processor import set_threads
 from pyro_dynamics.runners import train
 from pyro_dynamics.runners.common import training_run
 from pyro_dynamics.runners.common.configuration import RunConfig, preset_config
+from pyro_dynamics.runners.common.factory import environment_changes
 from pyro_dynamics.runners.common.sweep_grid import in_names
 from pyro_dynamics.runners.compare import mean_returns
 from pyro_dynamics.sweeps.sweep_folder import SweepFolder
@@ -94,6 +96,13 @@ def is_finished(job: Job, folder: SweepFolder) -> bool:
     """
     run = training_run.part_there(job.config, folder.run(job.name))
     return run is not None and training_run.is_whole(run, job.config)
+
+
+def warn_of_changed(job: Job, folder: SweepFolder) -> None:
+    """Print a warning where the environment is not as it was when a finished job was trained."""
+    path = folder.run(job.name)
+    for words in environment_changes(RunFolder.open(path), job.config, find_family(job.config.family), job.step_limit):
+        print(f"warning: {path}: {words}", file=sys.stderr)
 
 
 def work(folder: SweepFolder, job: Job) -> str:

@@ -1,6 +1,7 @@
 """Rows that are no transitions, of vector environments' resets and of padding, are left out; true ones stay."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -37,6 +38,10 @@ class Sledge(gymnasium.Env[np.ndarray, np.ndarray]):
         return self.state, -abs(float(self.state[0])), bool(abs(self.state[0]) > self.edge), False, {}
 
 
+def limited(friction: float, edge: float) -> gymnasium.Env[np.ndarray, np.ndarray]:
+    return TimeLimit(Sledge(friction, edge), LIMIT)
+
+
 def moved(state: np.ndarray, action: np.ndarray, friction: Any) -> np.ndarray:
     speed = state[..., 1] + 0.1 * (action[..., 0] - friction * state[..., 1])
     return np.stack([state[..., 0] + 0.1 * speed, speed], axis=-1)
@@ -44,7 +49,7 @@ def moved(state: np.ndarray, action: np.ndarray, friction: Any) -> np.ndarray:
 
 def logged(mode: AutoresetMode, edge: float = np.inf) -> Arrays:
     """What a loop over a vector environment keeps, each ``[steps, K, ...]``."""
-    envs = SyncVectorEnv([lambda f=f: TimeLimit(Sledge(f, edge), LIMIT) for f in FRICTIONS], autoreset_mode=mode)
+    envs = SyncVectorEnv([partial(limited, friction, edge) for friction in FRICTIONS], autoreset_mode=mode)
     rng = np.random.default_rng(2)
     names = ("state", "action", "next_state", "terminated", "truncated", "friction")
     rows: dict[str, list[np.ndarray]] = {name: [] for name in names}

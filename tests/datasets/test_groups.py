@@ -258,3 +258,13 @@ def test_quantities_of_many_digits_are_chosen_by_their_names(
     assert data.of(label(wanted)).labels == (wanted,)
     with pytest.raises(UserError, match="it has " + ", ".join(map(label, sorted(groups)))):
         data.of("101325")
+
+
+def test_a_column_to_group_by_that_is_a_state_too_is_named() -> None:
+    friction = np.repeat([0.5, 1.0, 3.0], 24)
+    rows = pandas.concat([table(value, seed=seed) for seed, value in enumerate((0.5, 1.0, 3.0))], ignore_index=True)
+    rows["episode"] += np.repeat([0, 2, 4], 24)
+    told = rows.assign(state_1=friction, next_state_1=friction)
+    assert not any("tells" in note for note in read_data(rows, group="g").notes)
+    (note,) = (note for note in read_data(told, group="g").notes if "tells" in note)
+    assert note.startswith("state 1 tells the g in every row")

@@ -56,12 +56,12 @@ def test_a_pipe_gets_everything_and_stays(tmp_path: Path, linked: bool) -> None:
     if linked:  # as /dev/stdout is
         place = tmp_path / "link"
         place.symlink_to(pipe)
-    arrays = {"a": np.arange(20_000.0)}
+    numbers = np.arange(20_000.0)
     with ThreadPoolExecutor(1) as pool:
         reader = pool.submit(pipe.read_bytes)
-        write_whole(ensure_parent(place), lambda stream: np.savez(stream, **arrays))  # goes back in what it writes
+        write_whole(ensure_parent(place), lambda stream: np.savez(stream, a=numbers))  # goes back in what it writes
         content = reader.result(timeout=30)
-    np.testing.assert_array_equal(np.load(BytesIO(content))["a"], arrays["a"])
+    np.testing.assert_array_equal(np.load(BytesIO(content))["a"], numbers)
     assert pipe.is_fifo()
     assert place.is_symlink() == linked
 

@@ -10,8 +10,13 @@ import pytest
 
 import pyro_dynamics as pd
 from pyro_dynamics.benchmarks.belief import trials
+from pyro_dynamics.environments import find_family
+from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.rollouts.environment_record import FILE, EnvironmentRecord
+from pyro_dynamics.runners.common.configuration import from_json
+from pyro_dynamics.runners.common.sweep_jobs import Job, warn_of_changed
 from pyro_dynamics.runners.main import main
+from pyro_dynamics.sweeps.sweep_folder import SweepFolder
 
 SMALL = (
     *("--rounds", "1", "--steps", "20", "--episodes", "1", "--offline.min-steps", "50"),
@@ -126,6 +131,34 @@ def test_every_way_to_open_a_run_compares(home: Path, capsys: pytest.CaptureFixt
     with pytest.warns(UserWarning, match="the environment is not the one of the training") as found:
         pd.load("run")
     assert found[0].filename == __file__
+
+
+def test_runs_of_an_edited_environment_are_not_compared_without_a_word(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    become(home, "trained", "is_noisy")
+    shutil.copytree(home / "trained", "first")
+    assert main(["compare", "first", "run"]) == 0
+    message = capsys.readouterr().err
+    assert "warning: run was trained in another environment than first: after the same reset and 1 of the" in message
+
+
+@pytest.mark.parametrize("family", ["is_heavy", "starts_elsewhere", "is_in_feet", "again", "rounds_otherwise"])
+def test_a_finished_job_of_a_sweep_in_an_edited_environment_is_named(
+    family: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = become(home, family)
+    record = EnvironmentRecord.load(run)
+    assert record is not None
+    config = from_json(RunFolder.open(run).config)
+    now = EnvironmentRecord.of(find_family(config.family), config.steps)
+    assert now is not None
+    capsys.readouterr()
+    warn_of_changed(Job("run", config), SweepFolder(Path(), "0"))
+    said = capsys.readouterr().err
+    edited = family not in ("again", "rounds_otherwise")
+    assert ("warning: run: the environment is not the one of the training" in said) == edited
+    assert bool(now.differs_from(record)) == edited
 
 
 @pytest.mark.parametrize("changes", [["is_heavy"], ["is_heavy", "is_on_mars"], ["has_another_reward"]])

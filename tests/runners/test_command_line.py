@@ -378,7 +378,7 @@ def test_a_reader_that_leaves_does_not_end_the_work(run: Path, tmp_path: Path) -
 @pytest.mark.skipif(os.name != "posix", reason="closes streams by the shell")
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 @pytest.mark.parametrize("command", [["families"], ["adapt"]])
-def test_streams_that_are_closed_do_not_end_the_work(command: list[str], closed: str, run: Path, tmp_path: Path) -> None:
+def test_closed_streams_do_not_end_the_work(command: list[str], closed: str, run: Path, tmp_path: Path) -> None:
     out = tmp_path / "adapted"
     if command == ["adapt"]:
         command = ["adapt", str(run), "--context", "3", "--steps", "5", "--out", str(out)]

@@ -1,6 +1,7 @@
 """A user's environment, from the command line: bounds 0 to 5, float64, an observation that never changes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import imageio.v2 as imageio
@@ -15,6 +16,7 @@ from pyro_dynamics.rollouts.task_check import check_task, random_steps
 from pyro_dynamics.rollouts.training import record
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.main import main
+from pyro_dynamics.tasks import BoxTask
 
 SMALL = (
     *("--rounds", "1", "--steps", "20", "--episodes", "1", "--offline.min-steps", "50"),
@@ -205,6 +207,25 @@ def test_an_environment_that_resets_itself_is_found(kind: type[point_mass.Restar
     envs = made.make_vector(made.train, 120)
     found = [words for words in check_task(made.make_task(), envs, seed=0, length=120) if "reset itself" in words]
     assert len(found) == 1
+
+
+class Telling(point_mass.PointMass):
+    """Its constant number is its drag, in another unit."""
+
+    unit = 1.0
+
+    def observe(self) -> np.ndarray:
+        return np.array([*super().observe()[:4], self.unit * self.drag])
+
+
+@pytest.mark.parametrize("unit", [1.0, 60.0])
+def test_a_hidden_parameter_that_is_observed_is_found(unit: float) -> None:
+    kind = type("Telling", (Telling,), {"unit": unit})
+    made = replace(point_mass.learned(), environment=kind, task=lambda: BoxTask(kind(), lambda s, a, n: n[..., 0]))
+    envs = made.make_vector(made.train, 60)
+    found = [words for words in check_task(made.make_task(), envs, seed=0, length=60) if "hidden parameter" in words]
+    assert len(found) == 1
+    assert "state 4 tells the hidden parameter in every row" in found[0]
 
 
 @pytest.mark.parametrize("name", ["learned", "fenced", "buttons", "given", "parts"])
