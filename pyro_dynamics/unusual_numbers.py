@@ -262,7 +262,7 @@ def other_units(blocks: Mapping[str, np.ndarray], names: Sequence[str] = ()) -> 
     return f"{_listed(found)}: if that is an angle, radians and degrees are mixed: convert one of them" if found else ""
 
 
-def telling(state: np.ndarray, hidden: np.ndarray, parameters: Sequence[str], names: Sequence[str] = ()) -> str:
+def revealing(state: np.ndarray, hidden: np.ndarray, parameters: Sequence[str], names: Sequence[str] = ()) -> str:
     """A warning where an entry of the state is a hidden parameter itself, perhaps in another unit; else nothing.
 
     Args:
@@ -281,12 +281,12 @@ def telling(state: np.ndarray, hidden: np.ndarray, parameters: Sequence[str], na
         line = rest <= SAME * np.abs(from_mean).max(0)
         if len(np.unique(column)) == 2:  # any two numbers lie on a line
             line &= np.abs(state - column[:, None]).max(0) <= SAME * np.abs(column).max()
-        found += [f"{_name(names, entry)} tells the {parameter}" for entry in np.flatnonzero(line & (slope != 0))]
+        found += [f"{_name(names, entry)} is {parameter} itself" for entry in np.flatnonzero(line & (slope != 0))]
     if not found:
         return ""
     return (
-        f"{_listed(found)} in every row: where the state says what is hidden, the latent has nothing to explain, and "
-        "what is believed about it means nothing: leave it out of the state"
+        f"{_listed(found)} in every row, perhaps in another unit: where the state says what is hidden, the latent has "
+        "nothing to explain, and what is believed about it means nothing: leave it out of the state"
     )
 
 

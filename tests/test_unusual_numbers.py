@@ -12,8 +12,8 @@ from pyro_dynamics.unusual_numbers import (
     other_units,
     outliers,
     repeated,
+    revealing,
     shared,
-    telling,
 )
 
 
@@ -220,12 +220,12 @@ def test_a_larger_swing_is_no_other_unit(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hidden", "told", "words"),
+    ("hidden", "revealed", "words"),
     [
-        (((0.5,), (1.0,), (4.0,)), lambda h: h[:, 0], "state 2 tells the friction in every row"),
-        (((0.5,), (1.0,), (4.0,)), lambda h: 273.15 - 57.3 * h[:, 0], "state 2 tells the friction"),
-        (((0.5,), (1.0,)), lambda h: h[:, 0], "state 2 tells the friction"),
-        (((1.0, 3.0), (1.0, 5.0), (2.0, 4.0)), lambda h: h[:, 1], "state 2 tells the mass"),
+        (((0.5,), (1.0,), (4.0,)), lambda h: h[:, 0], "state 2 is friction itself in every row"),
+        (((0.5,), (1.0,), (4.0,)), lambda h: 273.15 - 57.3 * h[:, 0], "state 2 is friction itself"),
+        (((0.5,), (1.0,)), lambda h: h[:, 0], "state 2 is friction itself"),
+        (((1.0, 3.0), (1.0, 5.0), (2.0, 4.0)), lambda h: h[:, 1], "state 2 is mass itself"),
         (((0.5,), (1.0,)), lambda h: 3 * h[:, 0] + 1, ""),  # any two numbers lie on a line
         (((0.5,), (1.0,), (4.0,)), lambda h: np.sqrt(h[:, 0]), ""),
         (((0.5,), (1.0,), (4.0,)), lambda h: np.full(len(h), 9.81), ""),
@@ -234,9 +234,9 @@ def test_a_larger_swing_is_no_other_unit(rng: np.random.Generator) -> None:
     ],
 )
 def test_a_hidden_parameter_among_the_states_is_named(
-    hidden: tuple[tuple[float, ...], ...], told: Any, words: str, rng: np.random.Generator
+    hidden: tuple[tuple[float, ...], ...], revealed: Any, words: str, rng: np.random.Generator
 ) -> None:
     values = np.array(hidden)[np.arange(300) % len(hidden)]
-    state = np.column_stack([rng.normal(size=(300, 2)), told(values)]).astype(np.float32).astype(np.float64)
-    found = telling(state, values, ("friction", "mass")[: values.shape[1]])
+    state = np.column_stack([rng.normal(size=(300, 2)), revealed(values)]).astype(np.float32).astype(np.float64)
+    found = revealing(state, values, ("friction", "mass")[: values.shape[1]])
     assert (words in found) if words else not found

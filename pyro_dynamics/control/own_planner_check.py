@@ -62,8 +62,8 @@ def _require_memory_named(
     following, same = (_plans(one, name, shape) for one in (planner, loaded))
     if not all(map(torch.equal, following, same)):
         raise UserError(
-            f"{kind} remembers more than its plans() gives, so that a saved agent goes on with other actions: name all "
-            "of it there, tensors by their attribute"
+            f"{kind} remembers more than its plans() gives, so that a saved agent would act otherwise: name all of it "
+            "there, tensors by their attribute"
         )
     with faults_of(f"{kind}.reset()"):
         planner.reset()

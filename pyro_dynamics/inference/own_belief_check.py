@@ -98,7 +98,7 @@ def _require_memory_followed(belief: Belief, fresh: dict[str, Any], update: Call
         belief.reset()
     if changed := _changed(fresh, _memory(belief)):
         raise UserError(
-            f"{name} keeps {changed} where the belief returns to the prior, so that the last episode goes on in the "
+            f"{name} keeps {changed} where the belief returns to the prior, so that the last episode continues in the "
             "next one: set it anew in set_prior()"
         )
 

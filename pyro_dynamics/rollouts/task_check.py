@@ -21,7 +21,7 @@ from pyro_dynamics.tasks.functions import Function, evaluate
 from pyro_dynamics.tasks.own_task_check import check_own_task
 from pyro_dynamics.tasks.spaces import choices_of, decide
 from pyro_dynamics.transitions import Transitions
-from pyro_dynamics.unusual_numbers import likely_angles, lost_digits, telling
+from pyro_dynamics.unusual_numbers import likely_angles, lost_digits, revealing
 
 STEPS = 100
 """At most so many random steps in each environment."""
@@ -115,8 +115,9 @@ def observed_context(data: Transitions, task: Task, contexts: Sequence[Any]) -> 
     if any(isinstance(context, str) for context in contexts):
         return ""
     hidden = np.array(contexts, np.float64).reshape(len(data), -1)
-    which = [f"hidden parameter {i}" for i in range(hidden.shape[1])] if hidden.shape[1] > 1 else ["hidden parameter"]
-    return telling(data.state.double().numpy(), hidden, which, task.state_names)
+    several = hidden.shape[1] > 1
+    which = [f"the hidden parameter {i}" if several else "the hidden parameter" for i in range(hidden.shape[1])]
+    return revealing(data.state.double().numpy(), hidden, which, task.state_names)
 
 
 def functions(task: Task) -> list[tuple[str, Function]]:

@@ -116,7 +116,7 @@ def test_resets_in_the_next_step_are_found_without_next_states(rows: Callable[[A
     assert len(found) > 0.8 * len(whole["state"])
 
 
-def test_two_vector_environments_of_one_context_are_told_apart() -> None:
+def test_two_vector_environments_of_one_context_are_kept_apart() -> None:
     log = logged(AutoresetMode.SAME_STEP)
     log["friction"] = log["friction"].copy()
     log["robot"] = log["friction"] > 1  # two robots in each group, whose rows alternate

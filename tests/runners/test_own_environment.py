@@ -209,7 +209,7 @@ def test_an_environment_that_resets_itself_is_found(kind: type[point_mass.Restar
     assert len(found) == 1
 
 
-class Telling(point_mass.PointMass):
+class Revealing(point_mass.PointMass):
     """Its constant number is its drag, in another unit."""
 
     unit = 1.0
@@ -220,12 +220,12 @@ class Telling(point_mass.PointMass):
 
 @pytest.mark.parametrize("unit", [1.0, 60.0])
 def test_a_hidden_parameter_that_is_observed_is_found(unit: float) -> None:
-    kind = type("Telling", (Telling,), {"unit": unit})
+    kind = type("Revealing", (Revealing,), {"unit": unit})
     made = replace(point_mass.learned(), environment=kind, task=lambda: BoxTask(kind(), lambda s, a, n: n[..., 0]))
     envs = made.make_vector(made.train, 60)
     found = [words for words in check_task(made.make_task(), envs, seed=0, length=60) if "hidden parameter" in words]
     assert len(found) == 1
-    assert "state 4 tells the hidden parameter in every row" in found[0]
+    assert "state 4 is the hidden parameter itself in every row" in found[0]
 
 
 @pytest.mark.parametrize("name", ["learned", "fenced", "buttons", "given", "parts"])
