@@ -9,6 +9,8 @@ from pyro_dynamics.datasets.logged_data import Log
 
 FAR = 4.0
 """A row leads far away where its squared change is so many times that of most rows."""
+EXPLAINED = 0.5
+"""It is a transition nevertheless if this share of that, or less, is left by a linear model of the other rows."""
 
 
 def without_resets(log: Log, grouping: Sequence[np.ndarray], derived: bool) -> tuple[Log, np.ndarray]:
@@ -43,18 +45,49 @@ def without_resets(log: Log, grouping: Sequence[np.ndarray], derived: bool) -> t
             return log, kept
     if not len(last):
         return log, kept
-    scale = log.state.std(0)
-    change = np.square((after - log.state) / np.where(scale > 0, scale, np.inf)).mean(1)
-    of_last, of_first, of_most = (float(np.nanmedian(change[rows])) for rows in (last, first, kept))
+    scale = np.where((deviation := log.state.std(0)) > 0, deviation, np.inf)
+    change = (after - log.state) / scale
+    of_last, of_first, of_most = (float(np.nanmedian(np.square(change[rows]).mean(1))) for rows in (last, first, kept))
     if of_first > max(of_last, FAR * of_most):
         resets, words = first, "after the last row of an episode one more leads to the first state of the next one"
     elif of_last > FAR * of_most and not derived:
         resets, words = last, "in the last row of an episode the next state is the first one of the next episode"
     else:  # the episodes may well continue one another
         return log, kept
+    ordinary = kept.copy()
+    ordinary[[*last, *first]] = False
+    rest = unexplained(log, grouping, after - log.state, resets, ordinary)
+    if np.square(rest / scale).sum() < EXPLAINED * np.square(change[resets]).sum():
+        return log, kept  # such as a first step that is the fastest one of its episode
     kept[resets] = False
     note = f"{log.name}: {words}, as vector environments reset by themselves: these {len(resets)} rows are left out"
     return log.select(np.flatnonzero(kept), note), kept
+
+
+def unexplained(
+    log: Log, grouping: Sequence[np.ndarray], change: np.ndarray, rows: np.ndarray, ordinary: np.ndarray
+) -> np.ndarray:
+    """What a linear model of the ordinary rows of their environment leaves of the changes in some rows, ``[n, S]``.
+
+    Args:
+        log: with states and actions.
+        grouping: columns that environments differ in, each ``[N]``.
+        change: of each row, ``[N, S]``; NaN where it is unknown.
+        rows: which are asked for.
+        ordinary: which rows the model is fitted to, booleans ``[N]``.
+    """
+    given = np.concatenate([np.ones((len(log), 1)), log.state, log.action], axis=1)
+    key = np.zeros(len(log), dtype=np.int64)
+    for column in grouping:
+        own = np.unique(column, return_inverse=True)[1]
+        key = np.unique(key * (own.max() + 1) + own, return_inverse=True)[1]
+    rest = change[rows]
+    for environment in np.unique(key[rows]):
+        fitted = (key == environment) & ordinary & np.isfinite(change).all(1)
+        here = key[rows] == environment
+        weights = np.linalg.lstsq(given[fitted], change[fitted], rcond=None)[0]
+        rest[here] -= given[rows[here]] @ weights
+    return np.nan_to_num(rest)
 
 
 def _led_to(log: Log, grouping: Sequence[np.ndarray], rows: np.ndarray) -> np.ndarray:

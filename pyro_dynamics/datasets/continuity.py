@@ -5,7 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from pyro_dynamics.datasets.automatic_resets import unexplained
 from pyro_dynamics.datasets.logged_data import Log
+
+CLEAR = 0.25
+"""A linear model says what follows where it leaves less than this share of the squared changes."""
+ALIKE = 4.0
+"""And rows go by it where it leaves no more than so many times what it leaves elsewhere."""
 
 
 def fitted_together(log: Log, grouping: Sequence[np.ndarray], changes: np.ndarray) -> Log:
@@ -74,12 +80,24 @@ def _without_leading_on(log: Log, grouping: list[np.ndarray], changes: np.ndarra
     leading = border & leads
     if leading.sum() * 2 <= border.sum() or not (leads & ~border).any():  # episodes of one row may well follow on
         return log, grouping
+    leading = np.append(leading, False)
+    if _continues(log, grouping, leading, ~np.append(border, False)):
+        return log, grouping
     note = (
         f"{log.name}: in the last row of {int(leading.sum())} of {int(border.sum()) + 1} episodes the next state is "
         "the first state of the episode below (the state column moved up by one row?): these rows are left out"
     )
-    kept: np.ndarray = np.flatnonzero(~np.concatenate([leading, [False]]))
+    kept: np.ndarray = np.flatnonzero(~leading)
     return log.select(kept, note), [column[kept] for column in grouping]
+
+
+def _continues(log: Log, grouping: Sequence[np.ndarray], leading: np.ndarray, inside: np.ndarray) -> bool:
+    """Whether the leading rows, booleans ``[N]``, are transitions as those inside of episodes: nothing was reset."""
+    change = (log.next_state - log.state) / np.where((scale := log.state.std(0)) > 0, scale, np.inf)
+    of_leading, of_inside = (
+        np.square(unexplained(log, grouping, change, np.flatnonzero(rows), inside)).mean() for rows in (leading, inside)
+    )
+    return bool(of_inside < CLEAR * np.square(change[inside]).mean() and of_leading < ALIKE * of_inside)
 
 
 def _order(log: Log, grouping: Sequence[np.ndarray]) -> np.ndarray:

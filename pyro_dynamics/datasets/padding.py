@@ -7,8 +7,8 @@ import numpy as np
 from pyro_dynamics.datasets.episodes_of_rows import in_order
 from pyro_dynamics.datasets.logged_data import Log
 
-FAR = 4.0
-"""A state is no successor of another where the squared change is so many times that of most rows."""
+LARGE = 0.99
+"""A state jumps to 0 if the change is larger than this share of all that do not lead there."""
 
 
 def without_padding(log: Log, grouping: Sequence[np.ndarray], derived: bool) -> tuple[Log, np.ndarray]:
@@ -63,7 +63,7 @@ def _jumps(log: Log, order: np.ndarray, follows: np.ndarray, last: np.ndarray, d
         return False
     scale = np.where((deviation := log.state.std(0)) > 0, deviation, np.inf)
     state = log.state[order] / scale
-    usual = np.median(np.square(np.diff(state, axis=0)[follows]).mean(1))
-    away = np.square(state[last]).mean(1) > FAR * usual
+    large = np.quantile(np.square(np.diff(state, axis=0)[follows]).mean(1), LARGE)
+    away = np.square(state[last]).mean(1) > large
     leads_elsewhere = np.zeros(len(last), dtype=bool) if derived else log.next_state[order[last]].any(1)
     return bool(2 * (away | leads_elsewhere).sum() > len(last))

@@ -201,3 +201,44 @@ def test_a_robot_that_comes_to_rest_at_zero_is_not_padding(derived: bool) -> Non
     found = read(arrays)
     assert len(found) == 6 * 59 - (6 if derived else 0)
     assert not any("padding" in note for note in found.notes)
+
+
+def motions(gains: tuple[float, ...] = FRICTIONS) -> Arrays:
+    """A stage without resets: each motion begins where the last one ended, and is fastest in its first step."""
+    rng, rows, place = np.random.default_rng(0), [], np.zeros(2)
+    for gain in gains:
+        for episode in range(20):
+            goal = rng.uniform(-1, 1, 2)
+            for step in range(20):
+                following = place + 0.3 * gain**0.5 * (goal - place)
+                rows.append((place, goal, following, episode, step, gain))
+                place = following
+    names = ("state", "action", "next_state", "episode", "step", "friction")
+    return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
+
+
+def braked() -> Arrays:
+    """A motor that is driven, and then left alone until dry friction has stopped it: true rows of zeros."""
+    rng, rows = np.random.default_rng(0), []
+    for friction in FRICTIONS:
+        for episode in range(10):
+            speed, voltage = 0.0, rng.uniform(2, 6) * rng.choice([-1, 1])
+            for step in range(60):
+                action = voltage if step < 40 else 0.0
+                following = speed + 0.2 * (3 * action - friction * speed)
+                if not action:
+                    following = np.sign(following) * max(0.0, abs(following) - 0.3)
+                rows.append(([speed], [action], [following], episode, step, friction))
+                speed = following
+    names = ("state", "action", "next_state", "episode", "step", "friction")
+    return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
+
+
+@pytest.mark.parametrize("without", [(), ("step",), ("next_state",)])
+@pytest.mark.parametrize("make", [motions, braked])
+def test_rows_that_are_transitions_stay(make: Callable[[], Arrays], without: tuple[str, ...]) -> None:
+    arrays = make()
+    episodes = len(FRICTIONS) * (arrays["episode"].max() + 1)
+    found = read({name: array for name, array in arrays.items() if name not in without})
+    assert len(found) == len(arrays["state"]) - (episodes if "next_state" in without else 0)
+    assert not any("vector" in note or "padding" in note or "moved up" in note for note in found.notes)
