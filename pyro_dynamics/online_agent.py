@@ -104,6 +104,8 @@ class OnlineAgent:
         self.updates = 0
         """How many transitions the belief has been updated by since it was the prior."""
         self._warned: set[str] = set()
+        self._acted: tuple[np.ndarray, Tensor] = np.empty(0), torch.empty(0)
+        """The last action as it was given away, whose memory others may write to, and a copy."""
 
     @property
     def agent(self) -> Agent:
@@ -122,7 +124,8 @@ class OnlineAgent:
             state = self._row(observation, self.agent.task.state_dim, "observation")
             self._warn_of_states(state)
             action = self._group.act(state, HERE, self._stream.draws)
-        return action[0].numpy()
+        self._acted = action[0].numpy(), action[0].clone()
+        return self._acted[0]
 
     def update(self, observation: Numbers, action: Numbers, next_observation: Numbers) -> None:
         """Bring one transition into the belief (Eq. 5).
@@ -134,13 +137,20 @@ class OnlineAgent:
             next_observation: ``[S]``; at the end of an episode the one that ended it, not the first of the next.
 
         Raises:
-            UserError: if one has another size, or is not finite, or if both observations are one array.
+            UserError: if one has another size, or is not finite, if both observations are one array, or if the action
+                is the array that :meth:`act` gave, with other numbers.
         """
         task = self.agent.task
         if _one_place(observation, next_observation):
             raise UserError(
                 "observation and next_observation are the same array: the environment writes over its observations; "
                 "keep a copy of each before the next step"
+            )
+        given, kept = self._acted
+        if _one_place(action, given) and not np.array_equal(given, kept.numpy()):
+            raise UserError(
+                "action is the array that act() gave, and was written over since, by the environment or by your "
+                "program: send a copy, as in env.step(action.copy()), and give here what was sent"
             )
         with computing(self.threads):
             state = self._row(observation, task.state_dim, "observation")
@@ -376,7 +386,7 @@ class OnlineAgent:
 
 
 def _one_place(first: Any, second: Any) -> bool:
-    """Whether two observations are one object, or numbers in the same memory."""
+    """Whether two arrays are one object, or numbers in the same memory."""
     if first is second:
         return True
     one, other = _as_memory(first), _as_memory(second)

@@ -463,6 +463,20 @@ def test_an_observation_that_is_written_over_stays_as_it_was_seen(run: Path) -> 
     assert_allclose(agent.observed().state[:, 0].numpy(), np.cos([0.1, 0.2]), rtol=1e-6)
 
 
+@pytest.mark.parametrize("view", [lambda action: action, lambda action: action[:], torch.from_numpy])
+def test_an_action_that_is_written_over_is_refused(view: Any, run: Path) -> None:
+    """An environment may scale it in place: then what was sent is known no more."""
+    agent, state = pd.load(run), np.array([1.0, 0.0, 0.0])
+    action = agent.act(state)
+    action *= 0.5
+    with pytest.raises(UserError, match=r"was written over since.*action\.copy\(\)"):
+        agent.update(state, view(action), state + 0.1)
+    assert agent.updates == 0
+    agent.update(state, action.copy(), state + 0.1)  # what was sent, says the user
+    agent.update(state, agent.act(state), state + 0.1)
+    assert agent.updates == 2
+
+
 def test_a_family_with_other_contexts_does_not_take_over_a_run(tmp_path: Path) -> None:
     family = pd.find_family("pendulum-gravity")
 
