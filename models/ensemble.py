@@ -35,9 +35,7 @@ class EnsembleConfig:
         require_positive(self, "members")
         require_not_negative(self, "weight_decay", "bound_penalty")
         if not self.hidden and len(self.weight_decay) != 1:
-            raise UserError(
-                "hidden needs the size of a layer or more, such as 64 64; a linear model has one weight decay"
-            )
+            raise UserError("hidden needs the width of one layer at least, such as 64 64")
         if len(self.weight_decay) != len(self.hidden) + 1:
             raise UserError(
                 f"{len(self.hidden)} hidden layers need {len(self.hidden) + 1} weight decays, one for each and one for "

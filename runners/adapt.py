@@ -43,7 +43,7 @@ from pyro_dynamics.rollouts.stream_verdict import judge_adaptation, reached
 from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, RunConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run, warn_of_changes
 from pyro_dynamics.runners.common.limits import read_flags
-from pyro_dynamics.runners.common.result_names import name_of_flags, name_of_schedule, text_of_schedule
+from pyro_dynamics.runners.common.result_names import keep_older, name_of_flags, name_of_schedule, text_of_schedule
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
 
@@ -286,7 +286,7 @@ def to_act(flags: AdaptFlags, folder: RunFolder, config: RunConfig, family: Fami
     warn_of_changes(folder, config, family, flags.step_limit)
     # Made before anything runs: a folder that cannot be written to must not cost the results.
     contexts = text_of_schedule(flags.schedule, schedule) if flags.schedule else exact(schedule.at(0))
-    out = results_folder(flags.out or folder.path / "adapt" / name_of(flags, contexts, steps), flags.dir)
+    out = results_folder(flags.out or own_place(flags, folder, contexts, steps), flags.dir)
     film = Film(out / "episode", envs, 0, steps, trained, family) if flags.video else None
     group = group_for(trained, family, [schedule.at(0)])
     prior = prior_draws(group, flags.seed)
@@ -341,8 +341,8 @@ def to_follow(flags: AdaptFlags, folder: RunFolder, _: RunConfig, family: Family
         contexts = [schedule.at(step) for step in range(steps)]
         truth = text_of_schedule(flags.context or flags.schedule or "", schedule)
     group = group_for(trained, family, contexts[:1])
-    name = name_of(flags, f"replay-{logged.name}{truth and '-' + truth}", steps)
-    out = results_folder(flags.out or folder.path / "adapt" / name, flags.dir)
+    what = f"replay-{logged.name}{truth and '-' + truth}"
+    out = results_folder(flags.out or own_place(flags, folder, what, steps), flags.dir)
     prior = prior_draws(group, flags.seed)
     stream_state = StreamState(group, flags.seed, acting=False)
     stream = partial(replay, group, logged.transitions, contexts, flags.seed, BELIEF_DRAWS, stream_state)
@@ -364,6 +364,17 @@ def warn_of_late_changes(schedule: Schedule, steps: int) -> None:
     """Say where a change is scheduled for later than the last step."""
     if words := schedule.unreached(steps):
         print(f"warning: {words}", file=sys.stderr)
+
+
+def own_place(flags: AdaptFlags, folder: RunFolder, what: str, steps: int) -> Path:
+    """The folder of the results within the run; those of an older network, which are there already, make room."""
+
+    def place_of(checkpoint: int | None) -> Path:
+        return folder.path / "adapt" / name_of(replace(flags, checkpoint=checkpoint), what, steps)
+
+    if flags.checkpoint is None:
+        keep_older(place_of(None), folder.last_round, place_of)
+    return place_of(flags.checkpoint)
 
 
 def name_of(flags: AdaptFlags, what: str, steps: int) -> str:

@@ -84,9 +84,9 @@ def main(arguments: Sequence[str]) -> None:
 
 def refuse_twice(folders: Sequence[RunFolder]) -> None:
     """Raises :class:`UserError` where two folders hold the same run, as a copy or a zip does: it would count twice."""
-    rows = [folder.metrics() for folder in folders]
+    runs = [(folder.metrics(), from_json(folder.config)) for folder in folders]
     for at, folder in enumerate(folders):
-        first = rows.index(rows[at])
+        first = runs.index(runs[at])
         if first < at:
             raise UserError(f"{folders[first].path} and {folder.path} are one run, to the last digit: name it once")
 
@@ -118,7 +118,8 @@ NAMED: dict[str, tuple[str, ...]] = {"latent": tuple(CHOICES), "last-layer": ("b
 
 def choices(config: RunConfig) -> dict[str, Any]:
     """The guide, belief, update and planner of a run, as far as its agent has them, and all settings."""
-    found: dict[str, Any] = {"episode_contexts": config.episode_contexts}
+    names = ("episode_contexts", "steps", "episodes", "calibrate", "update_while_training")
+    found: dict[str, Any] = {name: getattr(config, name) for name in names}
     for name in NAMED.get(config.agent, ("planner",)):
         place = config if hasattr(config, name) else config.online
         found[name] = getattr(place, name)

@@ -289,6 +289,11 @@ def latent_means(path: Path, config: RunConfig) -> np.ndarray:
     _, other, _, group = load_run(path)
     if (other.family, other.agent) != (config.family, config.agent):
         raise UserError(f"--compare {path} is a {other.agent} run of {other.family}, not of {config.family}")
+    if other.episode_contexts != config.episode_contexts:
+        raise UserError(
+            f"--compare {path} has latents of --episode-contexts {other.episode_contexts}, and this run of "
+            f"{config.episode_contexts}: compare runs that were trained in the same environments"
+        )
     return group.beliefs()[0].numpy()
 
 

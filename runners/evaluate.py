@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +27,7 @@ from pyro_dynamics.rollouts.fault_log import Faults
 from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run, warn_of_changes
 from pyro_dynamics.runners.common.limits import read_flags
-from pyro_dynamics.runners.common.result_names import name_of_flags
+from pyro_dynamics.runners.common.result_names import keep_older, name_of_flags
 from pyro_dynamics.runners.main import run_as_module
 
 VIDEO_DRAWS = 200
@@ -93,8 +93,13 @@ def main(arguments: Sequence[str]) -> None:
     if steps < 1 or flags.episodes < 1:
         raise UserError("--steps and --episodes must be positive")
 
-    name = name_of(flags, online_defaults([str(flags.dir), *(["--realtime"] if flags.realtime else [])]))
-    out = ensure_parent(flags.out or folder.path / f"evaluation{name}.json")
+    own = online_defaults([str(flags.dir), *(["--realtime"] if flags.realtime else [])])
+    name = name_of(flags, own)
+
+    def place_of(checkpoint: int | None) -> Path:
+        return folder.path / f"evaluation{name_of(replace(flags, checkpoint=checkpoint), own)}.json"
+
+    out = ensure_parent(flags.out or place_of(flags.checkpoint))
 
     envs = make_environments(family, contexts, steps, flags.video)
     limit_steps(envs, flags.step_limit)
@@ -102,7 +107,7 @@ def main(arguments: Sequence[str]) -> None:
     faults = Faults()
     films: list[Film] = []
     if flags.video:
-        where = make_folder(out.parent / (f"videos{name}" if flags.out is None else "videos"))
+        where = make_folder(out.parent / (f"videos{name}" if flags.out is None else f"{out.stem}-videos"))
         once = {file_name(exact(context)): k for k, context in reversed(list(enumerate(contexts)))}
         films = [Film(where / name, envs, k, steps, trained, family) for name, k in reversed(once.items())]
     if getattr(flags.online.update_config, "compiled", False):
@@ -152,6 +157,8 @@ def main(arguments: Sequence[str]) -> None:
     table = [{"set": name, "context": context, "episodes": runs} for name, context, runs in rows]
     checkpoint = folder.last_round if flags.checkpoint is None else flags.checkpoint
     settings = {"seed": flags.seed, "steps": steps, "checkpoint": checkpoint, "realtime": flags.realtime}
+    if flags.out is None and flags.checkpoint is None:
+        keep_older(out, checkpoint, place_of)
     write_json(out, {**settings, "online": asdict(flags.online), "contexts": table})
     print(f"\nresults: {out}" + "".join(f"\nvideo: {path}" for path in videos))
     require_whole(table)

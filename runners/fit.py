@@ -17,6 +17,7 @@ from pyro_dynamics.datasets.log_arrays import ColumnNames
 from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.datasets.logged_family import NAME, DataDescription, LoggedFamily
 from pyro_dynamics.datasets.logged_rewards import other_rewards
+from pyro_dynamics.datasets.logged_start import outside
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.errors import UserError
@@ -218,8 +219,11 @@ def warn_of_numbers(data: LoggedData, family: str | None, angles: Sequence[int])
     found = [outliers(state, next_state, place)]
     if family is None:
         found.append(likely_angles(state, next_state, known=angles))
-    elif data.rewarded:
-        found.append(other_rewards(rows, find_family(family).make_task(), family, place))
+    else:
+        space: Any = action_space(find_family(family), 1)
+        found.append(outside(rows, space.low, space.high))
+        if data.rewarded:
+            found.append(other_rewards(rows, find_family(family).make_task(), family, place))
     for warning in filter(None, found):
         tqdm.write(f"warning: {warning}", file=sys.stderr)
 

@@ -72,9 +72,7 @@ def check_limits(config: Any, name: str = "") -> None:
         _require_product(
             f"{name}members x {name}hidden", config.members * sum(a * b for a, b in pairwise(config.hidden))
         )
-        if not config.hidden:
-            raise UserError(f"{name}hidden needs the size of a layer or more, such as 64 64")
-        if min(config.hidden) < 1:
+        if min(config.hidden, default=1) < 1:
             raise UserError(f"{name}hidden must be positive, not {min(config.hidden)}")
 
 

@@ -1,11 +1,13 @@
 """Names of results, made of the flags that change their numbers: other flags are other results."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
+from pyro_dynamics.data_files import read_json
 from pyro_dynamics.environments import Schedule
 from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.runners.common.configuration import OnlineConfig
@@ -14,6 +16,25 @@ LONGEST = 80
 """Characters of the part of a name that depends on flags."""
 LONGEST_SCHEDULE = 100
 """Characters of the part of a name that says what was acted in."""
+
+
+def keep_older(place: Path, checkpoint: int | None, name_for: Callable[[int], Path]) -> None:
+    """Let the results of an older network make room, under the name that ``--checkpoint`` gives them.
+
+    Args:
+        place: of the results of the newest network: a JSON file, or a folder with ``summary.json``.
+        checkpoint: its round.
+        name_for: the place of the results of another round's network.
+    """
+    try:
+        found = read_json(place / "summary.json" if place.is_dir() else place)
+        older = found["checkpoint"]
+    except (OSError, ValueError, KeyError, TypeError):  # there are none, or they are none of ours
+        return
+    if not isinstance(older, int) or older == checkpoint or name_for(older).exists():
+        return
+    place.rename(name_for(older))
+    print(f"the results of the network after round {older} are kept in {name_for(older)}")
 
 
 def name_of_flags(given: Mapping[str, Any], usual: Mapping[str, Any], online: OnlineConfig, own: OnlineConfig) -> str:

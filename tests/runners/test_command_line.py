@@ -19,7 +19,7 @@ from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.inference import BELIEFS
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners.common.configuration import from_json, online_defaults
-from pyro_dynamics.runners.common.result_names import name_of_schedule
+from pyro_dynamics.runners.common.result_names import keep_older, name_of_schedule
 from pyro_dynamics.runners.compare import names
 from pyro_dynamics.runners.evaluate import name_of, parse
 from pyro_dynamics.runners.main import COMMANDS, main, with_home
@@ -215,6 +215,36 @@ def test_compare_prints_what_differs(run: Path) -> None:
     assert second == "latent, guide.initial_scale=0.5"
     fewer = replace(config, planner_config=replace(config.planner_config, candidates=10))  # type: ignore[type-var]
     assert names([generalist, fewer]) == ["generalist, planner.candidates=20", "latent, planner.candidates=10"]
+    longer = replace(config, steps=80, calibrate=not config.calibrate)
+    assert names([config, longer])[1] == f"latent, steps=80, calibrate={longer.calibrate}"
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_results_of_an_older_network_keep_a_place(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def place_of(checkpoint: int | None) -> Path:
+        return tmp_path / ("newest" if checkpoint is None else f"checkpoint={checkpoint}")
+
+    def write(checkpoint: object) -> None:
+        file = place_of(None)
+        if kind == "folder":
+            file.mkdir(exist_ok=True)
+            file /= "summary.json"
+        file.write_text(json.dumps({"checkpoint": checkpoint}))
+
+    keep_older(place_of(None), 2, place_of)  # nothing is there
+    write(2)
+    keep_older(place_of(None), 2, place_of)  # the same network
+    assert not place_of(2).exists()
+    keep_older(place_of(None), 3, place_of)
+    assert place_of(2).exists()
+    assert not place_of(None).exists()
+    assert f"after round 2 are kept in {place_of(2)}" in capsys.readouterr().out
+    for other in (2, None, "x"):  # what is kept is never replaced; results of another kind stay
+        write(other)
+        keep_older(place_of(None), 3, place_of)
+        assert place_of(None).exists()
 
 
 @pytest.mark.slow

@@ -46,6 +46,14 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return lines[0]
 
 
+def test_a_run_is_compared_with_those_of_its_own_environments(
+    run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    other = train(tmp_path / "other", "--episode-contexts", "range", "--guide", "amortized")
+    line = refused([str(run), *FEW, "--compare", str(other)], capsys)
+    assert "has latents of --episode-contexts range, and this run of fixed" in line
+
+
 def test_a_run_gets_report_numbers_and_posterior(run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     other = train(tmp_path / "other", "--seed", "1")
     more = ["--refits", "1", "--sbc", "50", "--compare", str(other)]

@@ -1,5 +1,6 @@
 """A run whose transitions or checkpoint another run's were put in place of: refused by whatever opens it."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -146,3 +147,11 @@ def test_a_run_is_compared_once(kind: str, home: Path, tmp_path: Path, capsys: p
     figure = ["--out", str(tmp_path / "c.png")]
     assert "are one run, to the last digit: name it once" in refused(["compare", str(run), str(other), *figure], capsys)
     assert main(["compare", str(run), str(home / "other"), *figure]) == 0
+
+
+def test_runs_of_one_training_with_other_settings_are_not_one(home: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(home / "run", tmp_path / "other"))
+    config = json.loads((other / "config.json").read_text())
+    config["online"]["temperature"] = 0.123
+    (other / "config.json").write_text(json.dumps(config))
+    assert main(["compare", str(home / "run"), str(other), "--out", str(tmp_path / "c.png")]) == 0

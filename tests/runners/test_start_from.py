@@ -130,6 +130,8 @@ def test_actions_in_another_unit_are_warned_of(tmp_path: Path, capsys: pytest.Ca
     out = ["--out", str(tmp_path / "run")]
     assert main(["train", "pendulum-gravity", *TINY, "--start-from", str(start), *out]) == 0
     assert "logged actions lie outside of the bounds [-2.0] to [2.0]" in capsys.readouterr().err
+    fitted(tmp_path, "with-family", {**arrays, "action": arrays["action"] * 50}, "--family", "pendulum-gravity")
+    assert "logged actions lie outside of the bounds [-2.0] to [2.0]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("how", ["sine before cosine", "a row late", "ten times as much"])

@@ -98,8 +98,9 @@ def test_an_evaluation_films_each_context_as_a_gif_where_there_is_no_ffmpeg(
     out = tmp_path / "evaluation.json"
     contexts = ["--contexts", "3", "9", "--steps", "4", "--episodes", "2"]
     assert main(["evaluate", str(run), *contexts, "--video", "--out", str(out)]) == 0
-    assert sorted(file.name for file in (tmp_path / "videos").iterdir()) == ["3.gif", "9.gif"]
-    assert len(frames_of(tmp_path / "videos" / "3.gif")) == 4
+    films = tmp_path / "evaluation-videos"  # so that those of another --out beside it are others
+    assert sorted(file.name for file in films.iterdir()) == ["3.gif", "9.gif"]
+    assert len(frames_of(films / "3.gif")) == 4
     assert len(json.loads(out.read_text())["contexts"][0]["episodes"]) == 2
 
 
