@@ -221,7 +221,7 @@ def warn_of_numbers(data: LoggedData, family: str | None, angles: Sequence[int])
         found.append(likely_angles(state, next_state, known=angles))
     else:
         space: Any = action_space(find_family(family), 1)
-        found.append(outside(rows, space.low, space.high))
+        found.append(outside(rows, space.low, space.high) or "")
         if data.rewarded:
             found.append(other_rewards(rows, find_family(family).make_task(), family, place))
     for warning in filter(None, found):

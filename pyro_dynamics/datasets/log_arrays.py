@@ -82,6 +82,16 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
     if numbers["state"].shape != next_state.shape:
         shapes = list(numbers["state"].shape), list(next_state.shape)
         raise UserError(f"{where}: state and next_state have the shapes {shapes[0]} and {shapes[1]}")
+    if (
+        "next_state" in numbers
+        and rows > 1
+        and (next_state == numbers["state"]).all()
+        and numbers["state"].std(0).any()
+    ):
+        raise UserError(
+            f"{where}: next_state is the state itself in all {rows} rows: does the environment write over its "
+            "observations? log a copy of each, or leave next_state out: then it is the state of the next row"
+        )
     step = steps(where, found["step"]) if "step" in found else None
     episode = episodes(where, found["episode"]) if "episode" in found else None
     used = {name for part in names.given().values() for name in part} | set(found)

@@ -12,6 +12,7 @@ from gymnasium.wrappers import TimeLimit
 
 from pyro_dynamics.datasets.log_arrays import ColumnNames, log_of_arrays
 from pyro_dynamics.datasets.logged_data import Log
+from pyro_dynamics.errors import UserError
 
 FRICTIONS = (0.5, 1.0, 2.0, 4.0)
 LIMIT, STEPS = 15, 100
@@ -242,3 +243,13 @@ def test_rows_that_are_transitions_stay(make: Callable[[], Arrays], without: tup
     found = read({name: array for name, array in arrays.items() if name not in without})
     assert len(found) == len(arrays["state"]) - (episodes if "next_state" in without else 0)
     assert not any("vector" in note or "padding" in note or "moved up" in note for note in found.notes)
+
+
+def test_next_states_that_are_the_states_are_refused() -> None:
+    """An environment that writes over its observations leaves them so, where both are kept without a copy."""
+    arrays = motions()
+    with pytest.raises(UserError, match="next_state is the state itself in all 1600 rows"):
+        read({**arrays, "next_state": arrays["state"]})
+    resting = {name: array.copy() for name, array in arrays.items()}
+    resting["next_state"][:1500] = resting["state"][:1500]
+    read({name: array for name, array in resting.items() if name not in ("episode", "step")})
