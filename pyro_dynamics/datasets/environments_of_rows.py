@@ -10,6 +10,8 @@ MOST = 64
 """Environments whose rows may alternate."""
 NEARER = 0.25
 """Rows alternate where squared changes over so many rows are this share of those from one row to the next."""
+FAR = 4.0
+"""An episode begins where the squared change to a row is so many times the one from it, and most others."""
 FEWEST = 50
 """Rows by which that is judged."""
 
@@ -37,6 +39,35 @@ def episodes_of_ends(ends: np.ndarray, grouping: Sequence[np.ndarray]) -> tuple[
     sorted_ends = ends[order] | np.append(_differ([column[order] for column in grouping], len(ends)), True)
     episode[order] = np.cumsum(sorted_ends) - sorted_ends
     return episode, np.zeros(len(changes), dtype=bool), True
+
+
+def ends_of_beginnings(state: np.ndarray, marks: np.ndarray, grouping: Sequence[np.ndarray]) -> np.ndarray | None:
+    """The rows that end an episode, ``[N]``, where the marks say which begin one; None where they do not.
+
+    CleanRL's ``dones`` and stable-baselines3's ``episode_starts`` do so. A reset is then the change to the marked row,
+    and not the one from it.
+
+    Args:
+        state: ``[N, S]``.
+        marks: ``[N]``, which rows end an episode, or begin one.
+        grouping: columns that environments differ in, each ``[N]``; the rows of several may alternate.
+    """
+    if len(state) < 3 or state.dtype.kind not in "fiub" or state.ndim != 2:
+        return None
+    keys = [np.unique(column, return_inverse=True)[1] for column in grouping]
+    order = np.lexsort(keys[::-1]) if keys else np.arange(len(state))
+    same = ~_differ([column[order] for column in grouping], len(state))
+    scaled = state[order] / np.where((deviation := state.std(0)) > 0, deviation, np.inf)
+    change = np.square(np.diff(scaled, axis=0)).mean(1)
+    at = 1 + np.flatnonzero(marks[order][1:-1] & same[:-1] & same[1:])
+    if not len(at) or not same.any():
+        return None
+    into, out_of, usual = np.median(change[at - 1]), np.median(change[at]), np.median(change[same])
+    if into <= FAR * max(out_of, usual):
+        return None
+    ends = np.zeros(len(state), dtype=bool)
+    ends[order[:-1]] = marks[order][1:] & same
+    return ends
 
 
 def changes_of_group(log: Log, grouping: Sequence[np.ndarray]) -> np.ndarray:

@@ -12,7 +12,12 @@ from pyro_dynamics.data_files import read_arrays, require_file
 from pyro_dynamics.datasets.automatic_resets import without_resets
 from pyro_dynamics.datasets.columns import as_array, episodes, out_of_cells, plain, require_groupable, steps
 from pyro_dynamics.datasets.continuity import fitted_together
-from pyro_dynamics.datasets.environments_of_rows import alternation, changes_of_group, episodes_of_ends
+from pyro_dynamics.datasets.environments_of_rows import (
+    alternation,
+    changes_of_group,
+    ends_of_beginnings,
+    episodes_of_ends,
+)
 from pyro_dynamics.datasets.episodes_of_rows import cut_at_ends, separate_returning
 from pyro_dynamics.datasets.file_kinds import unreadable
 from pyro_dynamics.datasets.logged_data import Log, grouping_names
@@ -140,8 +145,11 @@ def _find_episodes(
     if ends is None:
         return [], None
     grouping = [column for column in (plain(columns[name]) for name in groups) if column.shape == (rows,)]
-    found["episode"], changes, alternate = episodes_of_ends(ends, grouping)
-    notes = [f"{where}: rows of several environments alternate: each goes with those of its own"] * alternate
+    begun = ends_of_beginnings(found["state"], ends, grouping)
+    found["episode"], changes, alternate = episodes_of_ends(ends if begun is None else begun, grouping)
+    called = " or ".join(named_ends(columns))
+    notes = [] if begun is None else [f"{where}: {called} is true where an episode begins, and not where one ends"]
+    notes += [f"{where}: rows of several environments alternate: each goes with those of its own"] * alternate
     return [*notes, *_without_limits(where, columns, "next_state" not in found)], changes
 
 

@@ -253,3 +253,22 @@ def test_next_states_that_are_the_states_are_refused() -> None:
     resting = {name: array.copy() for name, array in arrays.items()}
     resting["next_state"][:1500] = resting["state"][:1500]
     read({name: array for name, array in resting.items() if name not in ("episode", "step")})
+
+
+@pytest.mark.parametrize("rows", [in_turn, one_after_the_other])
+@pytest.mark.parametrize("derived", [False, True])
+@pytest.mark.parametrize("begins", [False, True])
+def test_marks_of_rows_that_begin_an_episode_are_known(
+    begins: bool, derived: bool, rows: Callable[[Arrays], Arrays]
+) -> None:
+    """In some libraries done[t] says that state[t] is the first of an episode."""
+    log = logged(AutoresetMode.SAME_STEP)
+    done = log.pop("terminated") | log.pop("truncated")
+    if begins:
+        done = np.concatenate([np.ones_like(done[:1]), done[:-1]])
+    if derived:
+        del log["next_state"]
+    found = read(rows({**log, "done": done}))
+    assert_transitions(found)
+    assert len(found) >= 4 * (STEPS - STEPS // LIMIT - 1)
+    assert any("done is true where an episode begins" in note for note in found.notes) == begins
