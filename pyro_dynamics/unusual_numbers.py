@@ -290,6 +290,34 @@ def revealing(state: np.ndarray, hidden: np.ndarray, parameters: Sequence[str], 
     )
 
 
+def identifying(state: np.ndarray, environment: np.ndarray, episode: np.ndarray) -> str:
+    """A warning where an entry of the state is constant in each environment, and not the same in all; else nothing.
+
+    So is any function of a hidden parameter. What each episode chooses, such as a goal, is none: environments of a
+    single episode are not judged.
+
+    Args:
+        state: ``[N, S]``.
+        environment: ``[N]``, from 0.
+        episode: ``[N]``.
+    """
+    pairs = np.unique(np.stack([environment, episode]), axis=1)
+    if np.bincount(pairs[0]).min() < 2:
+        return ""
+    order = np.argsort(environment, kind="stable")
+    starts = np.flatnonzero(np.append(True, np.diff(environment[order])))
+    low, high = (extreme.reduceat(state[order], starts, axis=0) for extreme in (np.minimum, np.maximum))
+    size = SAME * np.abs(state).max(0)
+    entries = np.flatnonzero((high - low <= size).all(0) & (np.ptp(low, axis=0) > size))
+    if not len(entries):
+        return ""
+    return (
+        f"{_listed([_name((), entry) for entry in entries])} never changes within an environment, and differs between "
+        "them: it says which one it is, so that the latent has nothing to explain, and what is believed about it means "
+        "nothing: leave it out of the state"
+    )
+
+
 def _name(names: Sequence[str], entry: Any) -> str:
     return names[entry] if names else f"state {entry}"
 

@@ -14,7 +14,7 @@ from pyro_dynamics.environments.context_text import exact, label
 from pyro_dynamics.environments.contexts import one_but_for_rounding
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.transitions import Transitions
-from pyro_dynamics.unusual_numbers import lost_digits, other_units, repeated, revealing, shared
+from pyro_dynamics.unusual_numbers import identifying, lost_digits, other_units, repeated, revealing, shared
 
 ENVIRONMENT = "environment"
 """The default column that identifies environments."""
@@ -161,17 +161,19 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
     blocks = _blocks(logs, data, labels)
     twice = repeated(*rows, data.environment.numpy()), *(shared(*rows, block) for block in blocks)
     states = {what: data.state.numpy()[own] for block in blocks for what, own in block.items()}
-    notes += [words for words in (*twice, other_units(states), _revealed(data, labels, group or "")) if words]
+    notes += [words for words in (*twice, other_units(states), _revealed(data, episode, labels, group or "")) if words]
     episodic = all(log.episode is not None for log in logs)
     return LoggedData(data, episode, episodic, labels, group or "data set", rewarded, (low, high), tuple(notes))
 
 
-def _revealed(data: Transitions, labels: Sequence[Context], group: str) -> str:
-    """A note where the quantities that environments are grouped by are in the state too."""
-    if any(isinstance(one, str) for one in labels):
-        return ""
-    hidden = np.array(labels, np.float64).reshape(len(labels), -1)[data.environment.numpy()]
-    return revealing(data.state.double().numpy(), hidden, [group] if hidden.shape[1] == 1 else group.split(","))
+def _revealed(data: Transitions, episode: Tensor, labels: Sequence[Context], group: str) -> str:
+    """A note where the state says what environments are grouped by."""
+    state, environment, words = data.state.double().numpy(), data.environment.numpy(), ""
+    if not any(isinstance(one, str) for one in labels):
+        hidden = np.array(labels, np.float64).reshape(len(labels), -1)
+        names = [group] if hidden.shape[1] == 1 else group.split(",")
+        words = revealing(state, hidden[environment], names)
+    return words or identifying(state, environment, episode.numpy())
 
 
 def _blocks(logs: Sequence[Log], data: Transitions, labels: Sequence[Context]) -> list[dict[str, np.ndarray]]:

@@ -268,3 +268,18 @@ def test_a_column_to_group_by_that_is_a_state_too_is_named() -> None:
     assert not any("is g itself" in note for note in read_data(rows, group="g").notes)
     (note,) = (note for note in read_data(revealed, group="g").notes if "is g itself" in note)
     assert note.startswith("state 1 is g itself in every row")
+
+
+@pytest.mark.parametrize("names", [(0.5, 1.0, 3.0), ("left", "middle", "right")])
+@pytest.mark.parametrize("hint", [np.log, np.reciprocal, lambda value: 1.0 * (value == 3.0)])
+def test_a_state_that_says_which_environment_it_is_is_named(hint: Any, names: tuple[Any, ...]) -> None:
+    values = np.repeat([0.5, 1.0, 3.0], 24)
+    rows = pandas.concat([table(name, seed=seed) for seed, name in enumerate(names)], ignore_index=True)
+    rows["episode"] += np.repeat([0, 2, 4], 24)
+    words = "state 1 never changes within an environment, and differs between them"
+    known = rows.assign(state_1=hint(values), next_state_1=hint(values))
+    assert any(words in note for note in read_data(known, group="g").notes)
+    goals = np.random.default_rng(0).normal(size=6)[rows.episode]
+    for harmless in (goals, np.full(72, 9.81)):
+        same = rows.assign(state_1=harmless, next_state_1=harmless)
+        assert not any(words in note for note in read_data(same, group="g").notes)
