@@ -92,7 +92,7 @@ def ensure_parent(file: Path) -> Path:
     run = place.parent.parent if place.parent.name in RUN_FOLDERS else place.parent if place.name in RUN_FILES else None
     if run is not None and (run / "config.json").is_file():
         raise UserError(f"{file} is a part of the run in {run}: choose another name")
-    make_folder(place.parent)
+    make_folder(place.parent if file.is_symlink() else file.parent)
     return file
 
 
