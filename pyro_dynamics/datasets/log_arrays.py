@@ -91,7 +91,7 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
         "next_state" in numbers
         and rows > 1
         and (next_state == numbers["state"]).all()
-        and numbers["state"].std(0).any()
+        and np.ptp(numbers["state"], axis=0).any()
     ):
         raise UserError(
             f"{where}: next_state is the state itself in all {rows} rows: does the environment write over its "
