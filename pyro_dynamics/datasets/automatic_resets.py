@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyro_dynamics.datasets.episodes_of_rows import in_order
+from pyro_dynamics.datasets.episodes_of_rows import in_order, numbered
 from pyro_dynamics.datasets.logged_data import Log
 
 FAR = 4.0
@@ -31,9 +31,7 @@ def without_resets(log: Log, grouping: Sequence[np.ndarray], derived: bool) -> t
     order, same = in_order(log, grouping)
     if log.step is not None:
         same &= np.diff(log.step[order]) == 1
-    within = np.ones(len(log) - 1, dtype=bool)
-    for column in grouping:
-        within &= column[order][1:] == column[order][:-1]
+    within = np.diff(numbered(grouping, len(log))[order]) == 0
     last, first = order[:-1][within & ~same], order[1:][within & ~same]
     if derived:
         after = np.full(log.state.shape, np.nan)
@@ -77,11 +75,7 @@ def unexplained(
         ordinary: which rows the model is fitted to, booleans ``[N]``.
     """
     given = np.concatenate([np.ones((len(log), 1)), log.state, log.action], axis=1)
-    key = np.zeros(len(log), dtype=np.int64)
-    for column in grouping:
-        own = np.unique(column, return_inverse=True)[1]
-        key = np.unique(key * (own.max() + 1) + own, return_inverse=True)[1]
-    rest = change[rows]
+    key, rest = numbered(grouping, len(log)), change[rows]
     for environment in np.unique(key[rows]):
         fitted = (key == environment) & ordinary & np.isfinite(change).all(1)
         here = key[rows] == environment
@@ -92,9 +86,9 @@ def unexplained(
 
 def _led_to(log: Log, grouping: Sequence[np.ndarray], rows: np.ndarray) -> np.ndarray:
     """For each of these rows the next one of its environment whose state is its next state; -1 where there is none."""
-    keys = [np.unique(column, return_inverse=True)[1].astype(np.float64)[:, None] for column in grouping]
-    states = np.concatenate([*keys, log.state], axis=1).astype(np.float32)
-    wanted = np.concatenate([*keys, log.next_state], axis=1)[rows].astype(np.float32)
+    environment = numbered(grouping, len(log))[:, None]
+    states = np.concatenate([environment, log.state], axis=1).astype(np.float32)
+    wanted = np.concatenate([environment, log.next_state], axis=1)[rows].astype(np.float32)
     both = np.concatenate([states, wanted]) + np.float32(0)  # which turns -0 into 0: they are compared as bytes
     number = np.unique(both.view(np.dtype((np.void, both.strides[0]))), return_inverse=True)[1].ravel()
     states_of, wanted_of = number[: len(log)], number[len(log) :]

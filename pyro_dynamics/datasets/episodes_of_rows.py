@@ -24,10 +24,7 @@ def separate_returning(log: Log, grouping: Sequence[np.ndarray], derived: bool) 
     """
     if log.episode is None or log.step is not None:
         return log
-    key = np.zeros(len(log), dtype=np.int64)
-    for column in (*grouping, log.episode):
-        own = np.unique(column, return_inverse=True)[1]
-        key = np.unique(key * (own.max() + 1) + own, return_inverse=True)[1]
+    key = numbered((*grouping, log.episode), len(log))
     begins = np.append(True, key[1:] != key[:-1])
     starts = np.flatnonzero(begins)
     lasts = np.append(starts[1:], len(log)) - 1
@@ -87,6 +84,15 @@ def cut_at_ends(log: Log, grouping: Sequence[np.ndarray], ends: np.ndarray, call
         step = np.empty_like(log.step)
         step[order] = log.step[order] - np.repeat(gone, np.diff(np.append(starts, len(log))))
     return replace(log, step=step, episode=episode, notes=(*log.notes, f"{what}: it ends there"))
+
+
+def numbered(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
+    """A number for each row ``[N]``, the same where rows agree in all columns, each ``[N]``."""
+    key = np.zeros(rows, dtype=np.int64)
+    for column in columns:
+        own = np.unique(column, return_inverse=True)[1]
+        key = np.unique(key * (own.max() + 1) + own, return_inverse=True)[1]
+    return key
 
 
 def in_order(log: Log, grouping: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
