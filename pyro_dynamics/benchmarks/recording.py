@@ -45,9 +45,14 @@ class Recording:
     @property
     def source(self) -> str:
         """Below its table: a line for each machine, commit and day on which rows were measured."""
+        return "\n".join(map(describe_provenance, self.origins))
+
+    @property
+    def origins(self) -> list[dict[str, Any]]:
+        """The provenance of its rows, once for each machine, commit and day, whatever the load was."""
         each = [row.get("measured", self.provenance) for row in self.rows] or [self.provenance]
         alike = {json.dumps(one | {"load": None}): one for one in reversed(each)}
-        return "\n".join(map(describe_provenance, reversed(alike.values())))
+        return list(reversed(alike.values()))
 
 
 def save_recording(recording: Recording, file: Path) -> None:

@@ -69,7 +69,7 @@ def describe_provenance(values: Mapping[str, Any]) -> str:
         origin = f"Rows of commit {values['commit'][:7]}{' with changes' if values.get('modified') else ''}"
     else:
         origin = f"Rows of version {values.get('version', 'unknown')}"
-    parts = [origin, str(values.get("date", "date not recorded")), _machine(values)]
+    parts = [origin, str(values.get("date", "date not recorded")), describe_machine(values)]
     if values.get("threads"):
         parts.append(f"{values['threads']} thread{'s' if values['threads'] > 1 else ''}")
     if values.get("torch"):
@@ -82,7 +82,12 @@ def is_masked(values: Mapping[str, Any]) -> bool:
     return values.get("instructions_used") == "AVX2" and "AVX-512" in values["instructions"]
 
 
-def _machine(values: Mapping[str, Any]) -> str:
+def describe_machine(values: Mapping[str, Any]) -> str:
+    """Its processor and cores in words, and their load where it was recorded.
+
+    Args:
+        values: as :func:`provenance` gives them; any may be missing.
+    """
     if not values.get("processor"):
         return "processor not recorded"
     found = [values["processor"]]

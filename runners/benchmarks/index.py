@@ -1,7 +1,9 @@
 """pyro-dynamics benchmark index: pages whose tables are made from recorded rows, and where the rows come from."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -9,6 +11,7 @@ from pyro_dynamics.benchmarks.pages import commands
 from pyro_dynamics.benchmarks.recording import Recording
 from pyro_dynamics.data_files import read_text
 from pyro_dynamics.io.clutter import without_clutter
+from pyro_dynamics.io.provenance import describe_machine
 from pyro_dynamics.io.tables import markdown_table
 from pyro_dynamics.runners.benchmarks.common import ReportFlags
 
@@ -32,19 +35,29 @@ def read(folder: Path) -> list[Recording]:
         text = read_text(page)
         if page.name != INDEX and (found := commands(text)):
             title = next(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
-            sources = list(dict.fromkeys(source for words in found for source in sources_of(words)))
-            rows.append({"page": page.name, "title": title, "path": str(page), "sources": sources})
+            origins = [origin for words in found for origin in origins_of(words)]
+            rows.append({"page": page.name, "title": title, "path": str(page), "origins": origins})
     return [Recording("index", {}, rows, {})]
 
 
-def sources_of(arguments: list[str]) -> list[str]:
-    """Where the rows of a marker come from."""
+def origins_of(arguments: list[str]) -> list[dict[str, Any]]:
+    """Where the rows of a marker come from, as their provenance says."""
     from pyro_dynamics.runners.benchmark import module_of, named, recordings_of
 
     name, rest = named(arguments)
     module = module_of(name)
     flags = tyro.cli(module.Flags, args=rest)
-    return [one.source.removeprefix("Rows ") for one in recordings_of(name, module, flags.report)]
+    return [origin for one in recordings_of(name, module, flags.report) for origin in one.origins]
+
+
+def machines(origins: Sequence[Mapping[str, Any]]) -> str:
+    """Each machine, with the first and the last day of its rows; the commits stand below the tables."""
+    days: dict[str, set[str]] = {}
+    for origin in origins:
+        machine = describe_machine({**origin, "cores": None})
+        days.setdefault(machine, set()).add(str(origin.get("date", "date not recorded")))
+    found = [f"{machine}, {' to '.join(sorted({min(of), max(of)}))}" for machine, of in days.items()]
+    return "; ".join(found)
 
 
 def table(recording: Recording) -> str:
@@ -52,5 +65,5 @@ def table(recording: Recording) -> str:
     lines = []
     for row in recording.rows:
         command = f"`pyro-dynamics benchmark pages {row['path']}`"
-        lines.append([f"[{row['title']}]({row['page']})", command, " ".join(row["sources"])])
-    return markdown_table(["page", "its tables again", "rows"], lines)
+        lines.append([f"[{row['title']}]({row['page']})", command, machines(row["origins"])])
+    return markdown_table(["page", "its tables again", "measured on"], lines)
