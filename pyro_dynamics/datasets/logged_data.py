@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pyro_dynamics.datasets.columns import require_groupable
+from pyro_dynamics.datasets.shifted_actions import shifted_actions
 from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import exact, label
 from pyro_dynamics.environments.contexts import one_but_for_rounding
@@ -161,7 +162,9 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
     blocks = _blocks(logs, data, labels)
     twice = repeated(*rows, data.environment.numpy()), *(shared(*rows, block) for block in blocks)
     states = {what: data.state.numpy()[own] for block in blocks for what, own in block.items()}
-    notes += [words for words in (*twice, other_units(states), _revealed(data, episode, labels, group or "")) if words]
+    shifted = shifted_actions(*rows, data.environment.numpy(), episode.numpy())
+    said = *twice, other_units(states), _revealed(data, episode, labels, group or ""), shifted
+    notes += [words for words in said if words]
     episodic = all(log.episode is not None for log in logs)
     return LoggedData(data, episode, episodic, labels, group or "data set", rewarded, (low, high), tuple(notes))
 

@@ -1,0 +1,77 @@
+"""Where a column of times leaves a gap no row leads over it; other columns cut nothing."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyro_dynamics.datasets.log_arrays import ColumnNames, log_of_arrays
+from pyro_dynamics.datasets.logged_data import Log
+
+STEPS, EPISODES = 60, 2
+STEP = 0.05
+DROPPED = [10, 11, 12, 75]
+"""Rows that are missing; the first three stand together."""
+
+
+def log(times: Any, dropped: list[int], **more: Any) -> Log:
+    """A log whose state counts its steps: a row that leads over a gap changes by more than one."""
+    step = np.tile(np.arange(STEPS), EPISODES)
+    rows = {
+        "state": np.stack([step, np.sin(step)], axis=1),
+        "action": np.cos(step)[:, None],
+        "episode": np.repeat(np.arange(EPISODES), STEPS),
+        "time": times,
+        **more,
+    }
+    kept = np.delete(np.arange(len(step)), dropped)
+    return log_of_arrays("log", {name: np.asarray(column)[kept] for name, column in rows.items()}, None, ColumnNames())
+
+
+def seconds(jitter: float = 0.0) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return np.arange(STEPS * EPISODES) * STEP + rng.uniform(-jitter, jitter, STEPS * EPISODES) * STEP
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        seconds(),
+        seconds(0.1),
+        1.7e9 + seconds(),
+        np.arange(STEPS * EPISODES) * 50_000_000,  # nanoseconds
+        np.datetime64("2026-11-30T10:00:00") + (seconds() * 1e9).astype("timedelta64[ns]"),
+        [f"2026-11-30 10:00:{second:09.6f}" for second in seconds()],
+        np.tile(seconds()[:STEPS], EPISODES),  # from 0 in each episode
+    ],
+)
+def test_no_row_leads_over_a_gap(times: Any) -> None:
+    found = log(times, DROPPED)
+    assert ((found.next_state - found.state)[:, 0] == 1).all()
+    assert len(found) == STEPS * EPISODES - len(DROPPED) - EPISODES - 2
+    assert found.notes[0].startswith("log: time counts by ")
+    assert "in 2 places, first after row 9" in found.notes[0]
+    assert "about 4 rows are missing there" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    "times", [seconds(), seconds(0.1), seconds(2.0), np.cumsum(np.random.default_rng(1).random(120))]
+)
+def test_without_gaps_nothing_is_cut(times: Any) -> None:
+    found = log(times, [])
+    assert len(found) == (STEPS - 1) * EPISODES
+    assert not any("counts by" in note for note in found.notes)
+
+
+def test_columns_that_are_no_times_cut_nothing() -> None:
+    rng = np.random.default_rng(2)
+    others = {
+        "battery": 12 - 0.01 * np.arange(120),
+        "lap": np.repeat(np.arange(12), 10),
+        "noise": rng.normal(size=120),
+        "robot": np.full(120, "7"),
+        "travelled": np.cumsum(rng.exponential(size=120)),
+    }
+    found = log(np.zeros(120), DROPPED, **others)
+    assert len(found) == STEPS * EPISODES - len(DROPPED) - EPISODES
+    assert not any("counts by" in note for note in found.notes)
