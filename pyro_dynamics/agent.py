@@ -33,7 +33,8 @@ from pyro_dynamics.inference.user_model import begin_at_prior, check_model, over
 from pyro_dynamics.observation import dynamics_of, location_and_scale, marginal_cdf, observation
 from pyro_dynamics.registry import is_own
 from pyro_dynamics.seeding import drawing_from
-from pyro_dynamics.tasks import Task
+from pyro_dynamics.tasks import BoxTask, Task
+from pyro_dynamics.tasks.spaces import decide
 from pyro_dynamics.transitions import Transitions
 from pyro_dynamics.unusual_numbers import far_actions, far_outside
 
@@ -172,11 +173,17 @@ class Agent:
         return far | beyond, ", ".join(filter(None, (words, entries)))
 
     def far_states(self, state: Tensor) -> tuple[np.ndarray, str]:
-        """Which states ``[N, S]`` lie far outside of those trained on, ``[N]``, and which entries in words."""
+        """Which states ``[N, S]`` lie far outside of those trained on, ``[N]``, and which entries in words.
+
+        Of an angle the networks see cosine and sine, so that whole turns more are nothing.
+        """
         if self.trained_range is None:
             return np.zeros(len(state), bool), ""
         low, high = self.trained_range.double().numpy()
-        return far_outside(low, high, state.double().numpy(), self.task.state_names)
+        given = state.double().numpy().copy()
+        for entry in self.task.angles.entries if isinstance(self.task, BoxTask) else ():
+            given[:, entry] = low[entry]
+        return far_outside(low, high, given, self.task.state_names)
 
     def far_actions(self, action: Tensor) -> tuple[np.ndarray, str]:
         """Which actions ``[N, A]`` lie far outside of their bounds, ``[N]``, and which entries in words."""
@@ -313,7 +320,8 @@ class Agent:
         return data.checked(self.environments, self.task.state_dim, self.task.action_dim)
 
     def _rows(self, state: Any, action: Any, next_state: Any) -> tuple[Tensor, Tensor, Tensor]:
-        return as_transition(state, action, next_state, self.task.state_dim, self.task.action_dim)
+        state, action, after = as_transition(state, action, next_state, self.task.state_dim, self.task.action_dim)
+        return state, decide(action, self.task.choices), after  # what the environment takes an action for
 
     def for_environments(self, environments: int) -> "Agent":
         """An agent with the same dynamics model (shared), and fresh beliefs about other environments.

@@ -29,6 +29,7 @@ from pyro_dynamics.online_verdict import judge_online
 from pyro_dynamics.processor import computing
 from pyro_dynamics.rollouts.stream_state import StreamState
 from pyro_dynamics.rollouts.stream_verdict import reached
+from pyro_dynamics.tasks.spaces import decide
 from pyro_dynamics.transitions import Transitions
 
 REMEMBERED = 10_000
@@ -227,6 +228,7 @@ class OnlineAgent:
                 raise UserError("give at least one action")
             self._warn_of_actions(plan)
             self._warn_of_states(start)
+            plan = decide(plan, self.agent.task.choices)
             drawn = roll_out(self.agent, start, plan[None], HERE, draws, self._stream.measuring)
         return Prediction(drawn[:, 0].numpy())
 

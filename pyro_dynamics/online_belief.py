@@ -8,6 +8,7 @@ from torch.distributions import Distribution
 
 from pyro_dynamics.diagnostics.latents.probe import ContextProbe
 from pyro_dynamics.environments import Context, Family
+from pyro_dynamics.environments.context_text import interval
 from pyro_dynamics.environments.contexts import parse_number
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.given_numbers import whole_number
@@ -44,10 +45,7 @@ class Decoded:
 
     def __str__(self) -> str:
         parts = zip(self.names, self.units, self.mean, self.low, self.high, strict=True)
-        return ", ".join(
-            f"{' '.join(filter(None, (name, f'{mean:.2f}', unit)))} ({100 * self.level:.0f} %: {low:.2f} to {high:.2f})"
-            for name, unit, mean, low, high in parts
-        )
+        return ", ".join(interval(*one, level=self.level) for one in parts)
 
     __repr__ = __str__
 
@@ -104,13 +102,18 @@ class OnlineBelief:
         """The hidden parameters in their units, each with an interval of this probability.
 
         Raises:
-            UserError: if there is no latent, if the contexts are names and not numbers, or if ``level`` is no
+            UserError: if there is no latent, if contexts are names and not numbers, or one alone, or if ``level`` is no
                 probability.
         """
         self._require_latent()
         if not self._family.numeric:
             raise UserError(
                 f"the contexts of {self._family.name} are names, which have no scale to be decoded on: use nearest"
+            )
+        if not self._family.decodable:
+            raise UserError(
+                f"{self._family.name} was trained on one context, and what a latent means is known from several alone: "
+                "nothing can be decoded"
             )
         level = require_level(level)
         probe = ContextProbe(self._trained_means, self._family.train)
@@ -131,7 +134,8 @@ class OnlineBelief:
         if not self.latent_dim:
             return "OnlineBelief(no latent)"
         latent = ", ".join(f"{mean:+.3f} +- {sd:.3f}" for mean, sd in zip(self.mean, self.sd, strict=True))
-        return f"OnlineBelief({self.decode() if self._family.numeric else f'nearest {self.nearest}'}; latent {latent})"
+        words = self.decode() if self._family.decodable else f"nearest {self.nearest}"
+        return f"OnlineBelief({words}; latent {latent})"
 
 
 def require_draws(draws: int) -> None:

@@ -89,11 +89,12 @@ class PlainLines(Bar):
 
 
 def progress_bar(iterable: Iterable[Any] | None = None, **how: Any) -> tqdm:
-    """A tqdm bar on standard error, or plain lines where that is no terminal.
+    """A tqdm bar on standard error, or plain lines where that is no terminal; nothing where there is none.
 
     Args:
         iterable: what to count, if it is to be counted.
         how: as tqdm takes it: ``total``, ``desc``, ``unit``, ``bar_format``, ...
     """
-    kind = Bar if sys.stderr.isatty() else PlainLines
+    kind = Bar if getattr(sys.stderr, "isatty", bool)() else PlainLines  # a logger of one's own may not say
+    how = {**how, "disable": True} if sys.stderr is None else how
     return kind(iterable, dynamic_ncols=True, **how)

@@ -53,8 +53,8 @@ def far_outside(
             if high[entry] - low[entry] <= rounding[entry]
             else f"lay between {low[entry]:.3g} and {high[entry]:.3g}"
         )
-        found.append(f"{_name(names, entry)} {was} in all that was trained on, and is {worst:.3g} now")
-    return beyond.any(1), _listed(found)
+        found.append(f"{name_of(names, entry)} {was} in all that was trained on, and is {worst:.3g} now")
+    return beyond.any(1), listed(found)
 
 
 def far_actions(low: np.ndarray, high: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, str]:
@@ -75,7 +75,7 @@ def far_actions(low: np.ndarray, high: np.ndarray, action: np.ndarray) -> tuple[
         f"{high[entry]:.3g}"
         for entry in np.flatnonzero(beyond.any(0))
     ]
-    return beyond.any(1), _listed(found)
+    return beyond.any(1), listed(found)
 
 
 def lost_digits(state: np.ndarray, next_state: np.ndarray, names: Sequence[str] = ()) -> str:
@@ -95,57 +95,24 @@ def lost_digits(state: np.ndarray, next_state: np.ndarray, names: Sequence[str] 
     spread = np.where(constant, abs(change).mean(0), change.std(0))
     rounding = np.where(constant, abs(made).max(0), np.finfo(np.float32).eps * largest)
     found = [
-        f"{_name(names, entry)} (about {abs(state[:, entry]).max():.3g}, whose changes of {spread[entry]:.2g} float32 "
-        f"rounds to {rounding[entry]:.2g})"
+        f"{name_of(names, entry)} (about {abs(state[:, entry]).max():.3g}, whose changes of {spread[entry]:.2g} "
+        f"float32 rounds to {rounding[entry]:.2g})"
         for entry in np.flatnonzero((rounding > DIGITS * spread) & (spread > 0))  # what stands still loses nothing
     ]
     if not found:
         return ""
-    return f"the numbers are too large for their changes: {_listed(found)}: subtract a constant from them"
+    return f"the numbers are too large for their changes: {listed(found)}: subtract a constant from them"
 
 
-def likely_angles(
-    state: np.ndarray,
-    next_state: np.ndarray,
-    widths: Sequence[float] | np.ndarray = (),
-    known: Mapping[int, float] | Sequence[int] = (),
-    names: Sequence[str] = (),
-) -> str:
-    """A warning where an entry jumps by a whole turn at the ends of its range, as an angle does; else nothing.
-
-    Args:
-        state: ``[N, S]``.
-        next_state: ``[N, S]``.
-        widths: of the bounds of the entries, ``[S]``, which may be infinite; none where there are no bounds.
-        known: entries that are named as angles, or the turn that each was taken to have: another one is still found.
-        names: of the S entries.
-    """
-    change = np.asarray(next_state - state, np.float64)
-    both = np.concatenate([state, next_state])
-    extent = both.max(0) - both.min(0)
-    found: list[str] = []
-    jumping: dict[int, float] = {}
-    for entry in range(state.shape[1]):
-        turns = {2 * math.pi, 360.0, *(float(widths[entry]) for _ in range(entry < len(widths)))}
-        if (entry in known and not isinstance(known, Mapping)) or len(np.unique(both[:, entry])) <= 10:
-            continue
-        taken = known.get(entry, 0.0) if isinstance(known, Mapping) else 0.0
-        for turn in sorted(turn for turn in turns if 0 < turn < math.inf and abs(taken / turn - 1) > 0.02):
-            jumps = abs(change[:, entry]) > turn / 2
-            rest = change[:, entry] - turn * np.round(change[:, entry] / turn)
-            if jumps.any() and abs(rest).max() < turn / 4 and 0.75 * turn < extent[entry] < 1.02 * turn:
-                found.append(f"{_name(names, entry)} ({int(jumps.sum())} times in {len(state)} steps by {turn:.4g})")
-                jumping[entry] = turn
-                break
-    if not found:
-        return ""
-    in_radians = all(math.isclose(turn, 2 * math.pi) for turn in jumping.values())
-    named = f"{tuple(jumping)}" if in_radians else f"{{{', '.join(f'{at}: {turn:g}' for at, turn in jumping.items())}}}"
-    return (
-        f"an entry jumps by a whole turn from one end of its range to the other: {_listed(found)}: if that is an "
-        f"angle, name it, as in BoxTask(env, ..., angles={named}) or fit --angles {' '.join(map(str, jumping))}, or "
-        "observe cosine and sine; a network learns the jumps badly"
-    )
+def coarse_actions(action: np.ndarray) -> str:
+    """A warning where float32 has no numbers between the values of an action, as :func:`lost_digits` has it of states."""
+    rounding, spread = np.finfo(np.float32).eps * abs(action).max(0), action.std(0)
+    found = [
+        f"action {entry} (about {abs(action[:, entry]).max():.3g}, which spreads by {spread[entry]:.2g}, and float32 "
+        f"rounds it to {rounding[entry]:.2g})"
+        for entry in np.flatnonzero((rounding > DIGITS * spread) & (spread > 0))
+    ]
+    return f"numbers are too large for their spread: {listed(found)}: subtract a constant from them" if found else ""
 
 
 def outliers(state: np.ndarray, next_state: np.ndarray, place: Callable[[int], str], names: Sequence[str] = ()) -> str:
@@ -169,13 +136,13 @@ def outliers(state: np.ndarray, next_state: np.ndarray, place: Callable[[int], s
         for entry in np.flatnonzero(beyond.max(0) > OUTLYING):
             row = int(beyond[:, entry].argmax())
             found.append(
-                f"{what}{_name(names, entry)} (in {int((beyond[:, entry] > OUTLYING).sum())} of {len(values)} rows; "
+                f"{what}{name_of(names, entry)} (in {int((beyond[:, entry] > OUTLYING).sum())} of {len(values)} rows; "
                 f"{values[row, entry]:.3g} in {place(row)}, where nearly all lie between {low[entry]:.3g} and "
                 f"{high[entry]:.3g})"
             )
     if not found:
         return ""
-    return f"a few rows decide the scale of all: {_listed(found)}: if a sensor failed there, leave these rows out"
+    return f"a few rows decide the scale of all: {listed(found)}: if a sensor failed there, leave these rows out"
 
 
 def repeated(state: np.ndarray, action: np.ndarray, next_state: np.ndarray, environment: np.ndarray) -> str:
@@ -256,10 +223,10 @@ def other_units(blocks: Mapping[str, np.ndarray], names: Sequence[str] = ()) -> 
         turns = far[least][entry] <= 1.01 * 2 * math.pi < far[most][entry] <= 1.01 * 360
         if turns and 0.5 < ratio / math.degrees(1) < 2:
             found.append(
-                f"{_name(names, entry)} goes to {far[least][entry]:.3g} in {least} and to {far[most][entry]:.3g} in "
+                f"{name_of(names, entry)} goes to {far[least][entry]:.3g} in {least} and to {far[most][entry]:.3g} in "
                 f"{most}"
             )
-    return f"{_listed(found)}: if that is an angle, radians and degrees are mixed: convert one of them" if found else ""
+    return f"{listed(found)}: if that is an angle, radians and degrees are mixed: convert one of them" if found else ""
 
 
 def revealing(state: np.ndarray, hidden: np.ndarray, parameters: Sequence[str], names: Sequence[str] = ()) -> str:
@@ -281,11 +248,11 @@ def revealing(state: np.ndarray, hidden: np.ndarray, parameters: Sequence[str], 
         line = rest <= SAME * np.abs(from_mean).max(0)
         if len(np.unique(column)) == 2:  # any two numbers lie on a line
             line &= np.abs(state - column[:, None]).max(0) <= SAME * np.abs(column).max()
-        found += [f"{_name(names, entry)} is {parameter} itself" for entry in np.flatnonzero(line & (slope != 0))]
+        found += [f"{name_of(names, entry)} is {parameter} itself" for entry in np.flatnonzero(line & (slope != 0))]
     if not found:
         return ""
     return (
-        f"{_listed(found)} in every row, perhaps in another unit: where the state says what is hidden, the latent has "
+        f"{listed(found)} in every row, perhaps in another unit: where the state says what is hidden, the latent has "
         "nothing to explain, and what is believed about it means nothing: leave it out of the state"
     )
 
@@ -312,17 +279,18 @@ def identifying(state: np.ndarray, environment: np.ndarray, episode: np.ndarray)
     if not len(entries):
         return ""
     return (
-        f"{_listed([_name((), entry) for entry in entries])} never changes within an environment, and differs between "
+        f"{listed([name_of((), entry) for entry in entries])} never changes within an environment, and differs between "
         "them: it says which one it is, so that the latent has nothing to explain, and what is believed about it means "
         "nothing: leave it out of the state"
     )
 
 
-def _name(names: Sequence[str], entry: Any) -> str:
+def name_of(names: Sequence[str], entry: Any) -> str:
+    """Of an entry of the state, for a message."""
     return names[entry] if names else f"state {entry}"
 
 
-def _listed(found: Sequence[str]) -> str:
+def listed(found: Sequence[str]) -> str:
     """The first few, and how many more."""
     rest = f", and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     return ", ".join(found[:SHOWN]) + rest

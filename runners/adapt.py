@@ -27,6 +27,7 @@ from pyro_dynamics.io.files import results_folder, write_json
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.io.stream_folder import Adaptation, write_adaptation
+from pyro_dynamics.io.tables import decimal
 from pyro_dynamics.io.untrusted_folders import stamped
 from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.plots.video import Film, make_environments
@@ -246,7 +247,7 @@ def report_results(
     if episode.schedule is not None and len(rows) < episode.steps:
         late = episode.schedule.unreached(len(rows))
         print(f"\nthe episode ended after {len(rows)} of {episode.steps} steps" + (late and f": {late}"))
-    print(f"\nreturn over {len(rows)} steps: " + (f"{summary['return']:.1f}" if rewarded else "no rewards were logged"))
+    print(f"\nreturn over {len(rows)} steps: " + (decimal(summary["return"]) if rewarded else "no rewards were logged"))
     print(f"mean one-step log-likelihood: {summary['log_likelihood']:.2f} nats")
     print(coverage_line(summary["coverage"], summary["width"], len(rows)))
     print(f"{'update' if flags.replay else 'plan and update'}: {1000 * np.median(seconds):.0f} ms per step (median)")
@@ -399,7 +400,7 @@ def write_belief_figure(
     from pyro_dynamics.plots.style import write_figure
 
     means = trained.beliefs()[0].numpy()
-    probe = ContextProbe(means, family.train) if family.numeric and means.shape[1] else None
+    probe = ContextProbe(means, family.train) if family.decodable and means.shape[1] else None
     drawn = draw_adaptation(made.rows, family.axes, family.train, means, probe, made.latent, prior)
     return write_figure(path, drawn, figure_format)
 

@@ -13,6 +13,7 @@ from pyro_dynamics.datasets.logged_family import FILE
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, write_bytes
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.tables import decimal
 from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.rollouts.environment_record import EnvironmentRecord
 from pyro_dynamics.runners.common.configuration import CHOICES, RunConfig, from_json
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
     print(f"{'agent':<{width}}{'runs':>5}  mean return, rounds {flags.since} to the last, of each run")
     for name, runs in curves.items():
         later = [run[flags.since :] for run in runs]
-        print(f"{name:<{width}}{len(runs):>5}  " + "  ".join(f"{sum(run) / len(run):.1f}" for run in later if run))
+        print(f"{name:<{width}}{len(runs):>5}  " + "  ".join(decimal(sum(run) / len(run)) for run in later if run))
     print(f"figure: {flags.out}")
 
 

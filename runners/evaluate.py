@@ -17,6 +17,7 @@ from pyro_dynamics.environments.checked_env import limit_steps
 from pyro_dynamics.environments.context_text import exact, label
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import ensure_parent, make_folder, write_json
+from pyro_dynamics.io.tables import decimal
 from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.plots.video import Film, make_environments
 from pyro_dynamics.processor import set_threads
@@ -210,13 +211,13 @@ def print_table(
             print(f"{name}:")
         whole = [run for run in runs if "faults" not in run]
         mean = [sum(run["return"] for run in whole) / len(whole)] if whole else []
-        value = f"{mean[0]:.1f}" if mean else "cut short"
+        value = decimal(mean[0]) if mean else "cut short"
         log_likelihood = sum(run["log_likelihood"] for run in runs) / len(runs)
         words = runs[-1]["belief"]["words"] + (" *" if misses[-1] else "")
         print(f"{label(context):<{width}}{value:>10}{log_likelihood:>10.2f}  {words}")
         returns_of.setdefault(name, []).extend(mean)
     for name, of_set in returns_of.items():
-        value = f"{sum(of_set) / len(of_set):.1f}" if of_set else "-"
+        value = decimal(sum(of_set) / len(of_set)) if of_set else "-"
         missing = len(sets[name]) - len(of_set)
         print(f"{f'mean ({name})':<{width}}{value:>10}" + (f"  without {missing} cut short" if missing else ""))
     if count := sum(map(sum, outside)):

@@ -27,6 +27,7 @@ from pyro_dynamics.io.files import write_bytes, write_json_lines
 from pyro_dynamics.io.lock import lock_folder
 from pyro_dynamics.io.reuse import require_same_settings
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.likely_angles import likely_angles
 from pyro_dynamics.models import EnsembleConfig
 from pyro_dynamics.processor import set_threads
 from pyro_dynamics.progress_lines import progress_bar
@@ -47,8 +48,10 @@ from pyro_dynamics.runners.common.factory import action_space, build_group
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
+from pyro_dynamics.tasks import Task
+from pyro_dynamics.tasks.spaces import decide
 from pyro_dynamics.transitions import Transitions
-from pyro_dynamics.unusual_numbers import likely_angles, outliers
+from pyro_dynamics.unusual_numbers import outliers
 
 
 @dataclass(frozen=True)
@@ -183,8 +186,9 @@ def fit_run(
     described = DataDescription.of(sources, data, unit, family, angles)
     warn_of_numbers(data, family, angles)
     kept = hold_out(data, held_out_share, config.seed)
-    trained, held_out = data.transitions.select(~kept), data.transitions.select(kept)
     environments = LoggedFamily.of(described)
+    data = as_taken(data, environments.make_task())
+    trained, held_out = data.transitions.select(~kept), data.transitions.select(kept)
     run = run_config(config, family, int(data.transitions.step.max()) + 1)
     if again and (path / "config.json").is_file():
         return same_fit(path, to_json(run), described, [trained, held_out])
@@ -206,6 +210,12 @@ def fit_run(
 
         write_bytes(folder.path / "fit.png", draw_fit(elbos, rows, environments.axis))
         return folder
+
+
+def as_taken(data: LoggedData, task: Task) -> LoggedData:
+    """The data with discrete actions as the one-hot codes for which the environment took what was logged."""
+    rows = data.transitions
+    return replace(data, transitions=replace(rows, action=decide(rows.action, task.choices)))
 
 
 def warn_of_numbers(data: LoggedData, family: str | None, angles: Sequence[int]) -> None:

@@ -14,7 +14,7 @@ from pyro_dynamics.environments.checked_env import require_step_limit
 from pyro_dynamics.errors import UserError, last_line
 from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.io.files import make_folder, write_bytes
-from pyro_dynamics.io.tables import text_table
+from pyro_dynamics.io.tables import decimal, text_table
 from pyro_dynamics.runners.common.configuration import Preset, flag_values, preset_config
 from pyro_dynamics.runners.common.factory import action_space, build_group
 from pyro_dynamics.runners.common.limits import read_flags
@@ -207,7 +207,7 @@ def record_end(job: Job, failure: str, folder: SweepFolder) -> str:
         return f"failed: {last_line(failure)} (traceback: {file})"
     file.unlink(missing_ok=True)
     row = job.row(folder, "finished")
-    return f"finished, mean return {row['mean_return']:.1f} in round {row['rounds']}"
+    return f"finished, mean return {decimal(row['mean_return'])} in round {row['rounds']}"
 
 
 def print_table(rows: Sequence[dict[str, Any]], folder: SweepFolder) -> None:
@@ -216,7 +216,7 @@ def print_table(rows: Sequence[dict[str, Any]], folder: SweepFolder) -> None:
     titles = ("family", "agent", "guide", *grid, "seed", "rounds", "mean return", "tries", "folder")
     lines = []
     for row in rows:
-        mean = "-" if row["mean_return"] is None else f"{row['mean_return']:.1f}"
+        mean = "-" if row["mean_return"] is None else f"{decimal(row['mean_return'])}"
         place = str(folder.run(row["folder"])) + ("" if row["state"] == "finished" else f" ({row['state']})")
         numbers = (row["seed"], "-" if row["rounds"] is None else row["rounds"], mean, row["tries"])
         chosen = (row["family"], row["agent"], row["guide"] or "-", *row["grid"].values())

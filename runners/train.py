@@ -15,6 +15,7 @@ from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.environments.example_schedule import example_schedule, in_words
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.tables import decimal
 from pyro_dynamics.io.untrusted_folders import file_name
 from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.processor import set_threads
@@ -173,7 +174,7 @@ def print_rounds(rows: Sequence[dict[str, Any]], family: Family) -> None:
         returns = [row["return"] for row in rows if row["round"] == m]
         mean = sum(returns) / len(returns)
         note = "   at random" if m == 0 else ""
-        print(f"{m:<8}{len(returns):>8}{mean:>14.1f}{min(returns):>10.1f}{max(returns):>10.1f}{note}")
+        print(f"{m:<8}{len(returns):>8}{decimal(mean):>14}{decimal(min(returns)):>10}{decimal(max(returns)):>10}{note}")
 
 
 def print_environments(rows: Sequence[dict[str, Any]], family: Family) -> None:
@@ -183,9 +184,11 @@ def print_environments(rows: Sequence[dict[str, Any]], family: Family) -> None:
     print(f"\n{family.axis:<{width}}" + f"{rows[0]['policy']:>10}{f'round {last}':>12}{'best':>10}")
     for k, context in enumerate(family.train):
         returns = [row["return"] for row in rows if row["environment"] == k]
-        print(f"{label(context):<{width}}{returns[0]:>10.1f}{returns[-1]:>12.1f}{max(returns):>10.1f}")
+        print(
+            f"{label(context):<{width}}{decimal(returns[0]):>10}{decimal(returns[-1]):>12}{decimal(max(returns)):>10}"
+        )
     mean = sum(row["return"] for row in rows if row["round"] == last) / len(family.train)
-    print(f"{'mean':<{width}}{'':>10}{mean:>12.1f}")
+    print(f"{'mean':<{width}}{'':>10}{decimal(mean):>12}")
 
 
 if __name__ == "__main__":

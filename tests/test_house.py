@@ -26,7 +26,7 @@ FLOORS = [
         *("given_numbers", "progress_lines", "registry", "seeding"),
     },
     {"tasks", "transitions", "processor", "unusual_numbers"},
-    {"contracts"},
+    {"contracts", "likely_angles"},
     {"observation"},
     {"environments", "models", "guides", "inference", "control"},
     {"agent"},

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -78,6 +79,32 @@ def test_a_bar_says_that_its_end_is_far(
     printed = capsys.readouterr().err
     assert printed.count("at its present speed: 3 of ") == 1
     assert f"of {total} steps are done" in printed
+
+
+class Logger:
+    """A standard error of the user's own, with no more than print() needs."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+    def flush(self) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("stream", [None, Logger()])
+def test_a_bar_needs_no_terminal(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs without a console have none, and a logger of one's own does not say what it is."""
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress_lines, "SECONDS", 0.0)
+    with progress_bar(total=3, unit="step") as bar:
+        for _ in range(3):
+            bar.set_postfix_str("well")
+            bar.update()
+            bar.refresh()
+    assert stream is None or "3 of 3 steps" in stream.text
 
 
 def test_a_bar_whose_end_is_near_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

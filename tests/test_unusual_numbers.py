@@ -4,10 +4,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pyro_dynamics.likely_angles import likely_angles
 from pyro_dynamics.unusual_numbers import (
+    coarse_actions,
     far_actions,
     far_outside,
-    likely_angles,
     lost_digits,
     other_units,
     outliers,
@@ -102,6 +103,26 @@ def test_a_step_that_is_always_the_same_is_lost_where_float32_changes_it(start: 
 
 
 @pytest.mark.parametrize(
+    ("offset", "spread", "lost"),
+    [
+        (4.5e6, 1.0, True),
+        (1e8, 1.0, True),
+        (-2e7, 3.0, True),
+        (0.0, 1e-9, False),
+        (100.0, 1.0, False),
+        (5e9, 0.0, False),
+    ],
+)
+def test_actions_far_from_0_lose_their_digits(
+    offset: float, spread: float, lost: bool, rng: np.random.Generator
+) -> None:
+    action = offset + spread * rng.normal(size=(500, 1))
+    said = coarse_actions(np.concatenate([rng.normal(size=(500, 1)), action], 1))
+    assert bool(said) is lost
+    assert ("action 1 (about" in said) is lost
+
+
+@pytest.mark.parametrize(
     ("turn", "low"), [(2 * math.pi, -math.pi), (2 * math.pi, 0.0), (360.0, -180.0), (360.0, 0.0), (1.0, 0.0)]
 )
 def test_an_angle_that_jumps_is_found(turn: float, low: float, rng: np.random.Generator) -> None:
@@ -115,6 +136,28 @@ def test_an_angle_that_jumps_is_found(turn: float, low: float, rng: np.random.Ge
     assert likely_angles(state, next_state, [turn, math.inf], known=(0,)) == ""
     assert likely_angles(state, next_state, [turn, math.inf], known={0: turn}) == ""
     assert likely_angles(state, next_state, [turn, math.inf], known={0: 0.5 * turn}) == said
+
+
+@pytest.mark.parametrize(("turn", "low", "whole"), [(4096.0, 0.0, True), (1.0, -0.5, False), (400.0, 0.0, False)])
+def test_an_angle_in_any_unit_is_found(turn: float, low: float, whole: bool, rng: np.random.Generator) -> None:
+    """Counts of an encoder, turns and gradians, without bounds."""
+    path = np.cumsum(rng.normal(0.01 * turn, 0.03 * turn, 2000))
+    path = low + (np.floor(path) if whole else path) % turn
+    path = np.stack([path, rng.normal(size=2000)], 1)
+    said = likely_angles(path[:-1], path[1:])
+    assert "state 0 (by about" in said
+    assert float(said.partition("by about ")[2].partition(")")[0]) == pytest.approx(turn, rel=0.05)
+    assert likely_angles(path[:-1], path[1:], known=(0,)) == ""
+
+
+def test_switches_and_glitches_are_no_angles(rng: np.random.Generator) -> None:
+    steps = 2000
+    glitch = np.sin(0.01 * np.arange(steps))
+    glitch[[300, 800, 1500]] = 50.0
+    levels = np.where(np.arange(steps) // 200 % 2, 5.0, -5.0) + 0.01 * rng.normal(size=steps)
+    swing = 3 * np.sin(0.02 * np.arange(steps)) + 0.05 * rng.normal(size=steps)
+    path = np.stack([glitch, levels, swing], 1)
+    assert likely_angles(path[:-1], path[1:]) == ""
 
 
 def test_other_numbers_are_no_angles(rng: np.random.Generator) -> None:

@@ -1,5 +1,6 @@
 """Arrays by name as a log: which of them is what, checked, and the next states derived where there are none."""
 
+import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +35,10 @@ RESERVED = (*VECTORS, "reward", "step", "episode")
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """How the data calls its columns, where it is not by the names of this package; several are written x,v."""
+    """How the data calls its columns, where it is not by the names of this package; several are written x,v.
+
+    As in a CSV a name that has a comma itself stands in double quotes: "position, left",v.
+    """
 
     state: str | None = None
     """Columns of the state, such as x,v; by default `state`, or state_0, state_1 and so on."""
@@ -52,7 +56,7 @@ class ColumnNames:
     def given(self) -> dict[str, list[str]]:
         """The columns of each part that is named here."""
         parts = {name: getattr(self, name) for name in RESERVED if getattr(self, name)}
-        return {name: [column.strip() for column in columns.split(",")] for name, columns in parts.items()}
+        return {name: [column.strip() for column in next(csv.reader([text]))] for name, text in parts.items()}
 
 
 def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, names: ColumnNames) -> Log:

@@ -15,7 +15,15 @@ from pyro_dynamics.environments.context_text import exact, label
 from pyro_dynamics.environments.contexts import one_but_for_rounding
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.transitions import Transitions
-from pyro_dynamics.unusual_numbers import identifying, lost_digits, other_units, repeated, revealing, shared
+from pyro_dynamics.unusual_numbers import (
+    coarse_actions,
+    identifying,
+    lost_digits,
+    other_units,
+    repeated,
+    revealing,
+    shared,
+)
 
 ENVIRONMENT = "environment"
 """The default column that identifies environments."""
@@ -152,9 +160,10 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
     episode = torch.cat([episode + int(count) for (_, episode), count in zip(parts, counts, strict=False)])
     low = np.min([log.action.min(0) if log.bounds is None else log.bounds[0] for log in logs], axis=0)
     high = np.max([log.action.max(0) if log.bounds is None else log.bounds[1] for log in logs], axis=0)
-    lost = (lost_digits(log.state, log.next_state) for log in logs)  # before they are rounded to float32
     notes = [note for log in logs for note in log.notes]
-    notes += [f"{log.name}: {words}" for log, words in zip(logs, lost, strict=True) if words]
+    for log in logs:  # before they are rounded to float32
+        lost = lost_digits(log.state, log.next_state), coarse_actions(log.action)
+        notes += [f"{log.name}: {words}" for words in lost if words]
     if not rewarded and (some := [log.name for log in logs if log.reward is not None]):
         others = ", ".join(log.name for log in logs if log.reward is None)
         notes.append(f"rewards are in {', '.join(some)}, and not in {others}: none are used")

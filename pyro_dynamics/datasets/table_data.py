@@ -70,7 +70,7 @@ def _array(column: pandas.Series) -> np.ndarray:
         column = pandas.Series(column.to_numpy())  # as numbers, where its categories are numbers
     if isinstance(column.dtype, pandas.SparseDtype):
         column = column.sparse.to_dense()
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufbc":
         return column.to_numpy()
     if pandas.api.types.is_bool_dtype(column.dtype) or pandas.api.types.is_numeric_dtype(column.dtype):
         whole = not column.isna().any()  # pandas' own kinds of numbers know gaps

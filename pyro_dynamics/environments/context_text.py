@@ -1,5 +1,6 @@
 """True contexts as text and as numbers: a number, a name, or a number for each of several parameters."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,14 @@ def _text(context: Any, rounding: float) -> str:
 def _number(number: float, rounding: float) -> str:
     texts = (f"{number:.{digits}g}" for digits in range(6, 17))
     return next((text for text in texts if abs(float(text) - number) <= rounding * abs(number)), f"{number:.17g}")
+
+
+def interval(name: str, unit: str, middle: float, low: float, high: float, level: float = 0.9) -> str:
+    """A hidden parameter as it is believed: ``gravity 7.02 m/s^2 (90 %: 6.51 to 7.53)``, more digits of small ones."""
+    largest = max(abs(low), abs(high), abs(middle))
+    places = 2 if largest == 0 or not math.isfinite(largest) else max(2, 1 - math.floor(math.log10(largest)))
+    value = f"{middle:.{places}f}"
+    return f"{' '.join(filter(None, (name, value, unit)))} ({100 * level:.0f} %: {low:.{places}f} to {high:.{places}f})"
 
 
 def columns(contexts: Sequence[Any] | np.ndarray, parameters: int = 1) -> np.ndarray:

@@ -142,6 +142,11 @@ class Family:
         return not isinstance(self.train[0], str)
 
     @property
+    def decodable(self) -> bool:
+        """Whether hidden parameters are decoded from latents: numbers, of which several were trained on."""
+        return self.numeric and len(set(self.train)) > 1
+
+    @property
     def axes(self) -> tuple[str, ...]:
         """Name and unit of each hidden parameter, for axes and tables."""
         return tuple(f"{name} ({unit})" if unit else name for name, unit in zip(*self._names, strict=True))

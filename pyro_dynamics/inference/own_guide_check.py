@@ -11,6 +11,7 @@ from torch.distributions import Distribution
 from pyro_dynamics.contracts import VariationalGuide
 from pyro_dynamics.errors import PartFault, UserError, faults_of, first_line
 from pyro_dynamics.inference.guide_check import check_posterior, is_point
+from pyro_dynamics.inference.own_match_check import check_match
 from pyro_dynamics.registry import is_own
 from pyro_dynamics.seeding import drawing_from
 from pyro_dynamics.transitions import Minibatch
@@ -20,8 +21,6 @@ PRIOR = (0.34, 1.35)
 """The median distance from 0 of a fresh guide's draws: of N(0, 1) it is 0.67, and tails may be others."""
 FAR = 5.0
 """A value that a latent may have, in standard deviations of its prior."""
-MEAN, VARIANCE = 0.5, 0.25
-"""Of the Gaussian that a guide is asked to take over."""
 
 
 @torch.enable_grad()
@@ -235,30 +234,7 @@ def _check_copies(guide: VariationalGuide, name: str) -> None:
             f"{where} must begin at the prior N(0, I), and half of its draws lie within {median:.2g} of 0 (of N(0, I): "
             "0.67): give it location 0 and scale 1"
         )
-    _check_match(other, name)
-
-
-def _check_match(guide: VariationalGuide, name: str) -> None:
-    """A guide that takes over a Gaussian has its moments then."""
-    count, d = guide.environments, guide.latent_dim
-    mean = MEAN * torch.linspace(-1, 1, count)[:, None].expand(count, d)
-    try:
-        with faults_of(f"{name}.match()"):
-            guide.match(mean.clone(), VARIANCE * torch.eye(d).repeat(count, 1, 1))
-    except UserError as refused:
-        if refused.__cause__ is not None:
-            raise
-        return  # it is no Gaussian, and says so
-    posterior = guide.frozen()
-    far = float((posterior.mean - mean).abs().max())
-    ratio = posterior.stddev / VARIANCE**0.5
-    if far > 0.1 or not ((ratio > 0.8) & (ratio < 1.25)).all():
-        raise UserError(
-            f"{name}.match(mean, covariance) must make the posterior that Gaussian: after a covariance of {VARIANCE} I "
-            f"its standard deviations are {float(posterior.stddev.min()):.2g} to {float(posterior.stddev.max()):.2g} "
-            f"and its means up to {far:.2g} away; copy the mean, and the root of the variances, into the parameters, "
-            "or leave match out"
-        )
+    check_match(other, name)
 
 
 def _require_finite(what: str, value: Any, shape: tuple[int, ...]) -> None:

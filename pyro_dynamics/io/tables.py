@@ -28,6 +28,12 @@ def markdown_row(cells: Cells) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
+def decimal(value: float, places: int = 1) -> str:
+    """A number with so many decimal places, or with two digits where all that were shown would be zeros."""
+    rounded = round(value, places) + 0.0  # which turns -0 into 0
+    return f"{rounded:.{places}f}" if rounded or not value else f"{value:.2g}"
+
+
 def text_table(head: Cells, rows: Sequence[Cells], words: int = 1) -> str:
     """A table in columns as wide as their cells, the last one as it is.
 

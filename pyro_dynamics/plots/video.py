@@ -73,7 +73,7 @@ class Film:
         height *= self.zoom
         fps = self.env.metadata.get("render_fps", 30)
         means, scales = (part.numpy() for part in trained.beliefs())
-        probe = ContextProbe(means, family.train) if family.numeric and means.shape[1] else None
+        probe = ContextProbe(means, family.train) if family.decodable and means.shape[1] else None
         names = [label(context) for context in family.train]
         width = _even(1.04 * height)
         self.panel = BeliefPanel(width, height, steps, family.axes, names, means, scales, probe, family.train)

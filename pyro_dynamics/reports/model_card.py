@@ -12,7 +12,7 @@ from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.environments.drawn_family import DrawnFamily
 from pyro_dynamics.io.run_folder import RunFolder
-from pyro_dynamics.io.tables import markdown_table
+from pyro_dynamics.io.tables import decimal, markdown_table
 from pyro_dynamics.version import __version__
 
 CARD = "README.md"
@@ -104,12 +104,12 @@ def _returns_table(rows: Sequence[Mapping[str, Any]], family: Family) -> str:
     last = rows[-1]["round"]
     if isinstance(family, DrawnFamily):
         each = [[row["return"] for row in rows if row["round"] == m] for m in range(last + 1)]
-        lines = [[str(m), f"{sum(found) / len(found):.1f}", str(len(found))] for m, found in enumerate(each)]
+        lines = [[str(m), decimal(sum(found) / len(found)), str(len(found))] for m, found in enumerate(each)]
         return "Mean return of an episode.\n\n" + markdown_table(("round", "mean return", "episodes"), lines, 1)
     lines = []
     for k, context in enumerate(family.train):
         returns = [row["return"] for row in rows if row["environment"] == k]
-        lines.append([label(context), f"{returns[0]:.1f}", f"{returns[-1]:.1f}", f"{max(returns):.1f}"])
+        lines.append([label(context), *map(decimal, (returns[0], returns[-1], max(returns)))])
     table = markdown_table((family.axis, "random", f"round {last}", "best round"), lines, 1)
     return f"Return of an episode in each training environment.\n\n{table}"
 

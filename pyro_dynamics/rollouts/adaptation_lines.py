@@ -8,6 +8,7 @@ from pyro_dynamics.agent_group import AgentGroup
 from pyro_dynamics.diagnostics.stream.reference import SHORT
 from pyro_dynamics.environments import Family
 from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.io.tables import decimal
 from pyro_dynamics.rollouts.adaptation_summary import decoded_words, describe, mean_width
 
 COVERED = "network's 90 % covers"
@@ -69,7 +70,7 @@ class SummaryLines:
         first, last = rows[0]["step"], rows[-1]["step"]
         steps = str(first) if first == last else f"{first} to {last}"
         reward, coverage = (np.mean([row[key] for row in rows]) for key in ("reward", "coverage"))
-        numbers = f"{round(reward, 2) + 0.0:>8.2f} {coverage:>{len(COVERED)}.0%} {mean_width(rows):>{len(WIDTH)}.2g}"
+        numbers = f"{decimal(reward, 2):>8} {coverage:>{len(COVERED)}.0%} {mean_width(rows):>{len(WIDTH)}.2g}"
         return [f"{steps:>11} {label(rows[-1]['context']):>20} {numbers}  {self._words(rows[-1])}{note}".rstrip()]
 
     def _words(self, row: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from pyro_dynamics.diagnostics.prediction.predictive import coverage, pit_histog
 from pyro_dynamics.diagnostics.stream.checks import RECENT
 from pyro_dynamics.diagnostics.stream.reference import SHORT
 from pyro_dynamics.environments import Context, Family
-from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.context_text import interval, label
 from pyro_dynamics.rollouts.adaptation import AdaptationStep
 
 NINETY = 1.6449
@@ -106,7 +106,7 @@ def describe(
     closest = family.train[int(np.linalg.norm(means - here, axis=1).argmin())]
     entry["nearest_trained"] = closest
     words = f"nearest trained latent {label(closest)}"
-    if family.numeric:
+    if family.decodable:
         probe = ContextProbe(means, family.train)
         decoded, spread = probe.predict(here), np.hypot(probe.spread(np.array(row["sd"])), probe.error(here))
         entry["decoded"], entry["decoded_sd"] = decoded.tolist(), spread.tolist()
@@ -129,7 +129,4 @@ def decoded_words(family: Family, low: Any, middle: Any, high: Any) -> str:
     """
     columns = (np.atleast_1d(part) for part in (middle, low, high))
     each = zip(family.parameters, family.units, *columns, strict=True)
-    return ", ".join(
-        f"{' '.join(filter(None, [name, f'{value:.2f}', unit]))} (90 %: {start:.2f} to {end:.2f})"
-        for name, unit, value, start, end in each
-    )
+    return ", ".join(interval(*one) for one in each)

@@ -9,11 +9,19 @@ import numpy as np
 from pyro_dynamics.environments import Context, Family, Schedule
 from pyro_dynamics.environments.checked_env import limit_steps
 from pyro_dynamics.environments.context_text import label
+from pyro_dynamics.environments.layers import layers
+from pyro_dynamics.environments.schedule import ScheduledContext
 from pyro_dynamics.errors import EnvironmentFault, UserError
 from pyro_dynamics.seeding import derive_seed
 
 STEPS = 100
 """At most so many random steps; as a rule the first few show it."""
+FEW = 5
+"""Steps after a change before the first one; more would let a chaotic system drift apart."""
+REST = 1e-4
+"""Differences of no more than this are none: a solver may begin elsewhere."""
+PARTLY = 0.05
+"""A change acts in part if it leaves so large a share of what any entry does in these steps."""
 
 
 def check_context(family: Family, seed: int, length: int, step_limit: float | None = None) -> str:
@@ -26,24 +34,26 @@ def check_context(family: Family, seed: int, length: int, step_limit: float | No
         step_limit: seconds that a step may take.
 
     Returns:
-        A warning where the hidden parameter changes nothing, or changes nothing in mid-episode; else nothing. What
-        breaks is left to the check of the task.
+        A warning where the hidden parameter changes nothing, or in mid-episode nothing or a part only; else nothing.
+        What breaks is left to the check of the task.
     """
     first, last = family.train[0], family.train[-1]
     if first == last:
         return ""
-    ways = Schedule.constant(first), Schedule.constant(last), Schedule(((0, first), (1, last)))
+    constant = Schedule.constant(last)
+    ways = Schedule.constant(first), constant, Schedule(((0, first), (1, last)))
     envs: list[gymnasium.Env] = []
     try:
         envs += [family.make(way, length) for way in ways]
         limit_steps(envs, step_limit)
         made, changed, steps = _apart(envs, seed)
+        partly = changed and _in_part(envs[0], envs[1], constant, seed)
     except (UserError, EnvironmentFault):
         return ""
     finally:
         for env in envs:
             env.close()
-    return _words(family, first, last, made, changed, steps)
+    return _in_part_words(family, first, last) if partly else _words(family, first, last, made, changed, steps)
 
 
 def _apart(envs: Sequence[gymnasium.Env], seed: int) -> tuple[bool, bool, int]:
@@ -63,8 +73,54 @@ def _apart(envs: Sequence[gymnasium.Env], seed: int) -> tuple[bool, bool, int]:
     return made, changed, steps
 
 
+def _in_part(env: gymnasium.Env, made: gymnasium.Env, schedule: Schedule, seed: int) -> bool:
+    """Whether an environment that gets another context goes elsewhere than the one that was made with it.
+
+    It gets the context after the reset, unless the reset already depends on it; then before. What its constructor, or
+    reset(), computed from the context that it had is left there.
+
+    Args:
+        env: made with another context; it is used up.
+        made: with the context; likewise.
+        schedule: of that context alone.
+        seed: names the random streams.
+    """
+    scheduled: Any = next(layer for layer in layers(env) if isinstance(layer, ScheduledContext))
+    begun = [_begun(one, seed) for one in (env, made)]
+    earlier = not np.array_equal(begun[0], begun[1])
+    scheduled.schedule = schedule
+    if earlier and not np.array_equal(_begun(env, seed), begun[1]):
+        return False  # where a reset begins need not be the hidden parameter's doing
+    space: Any = env.action_space
+    rng = np.random.default_rng(derive_seed(seed, "context check", "actions"))
+    paths: list[list[np.ndarray]] = [[begun[1]], [begun[1]]]
+    for _ in range(FEW):
+        action = rng.uniform(space.low, space.high).astype(space.dtype)
+        found = [one.step(action) for one in (env, made)]
+        for path, (observation, *_) in zip(paths, found, strict=True):
+            path.append(np.asarray(observation, np.float64))
+        if any(one[2] or one[3] for one in found):
+            break
+    changed, right = (np.stack(path) for path in paths)
+    moved = np.abs(np.diff(right, axis=0)).max(0)
+    return bool((np.abs(changed - right).max(0) > PARTLY * moved + REST).any())
+
+
+def _begun(env: gymnasium.Env, seed: int) -> np.ndarray:
+    return np.asarray(env.reset(seed=derive_seed(seed, "context check", "reset"))[0], np.float64)
+
+
 def _other(one: Sequence[Any], another: Sequence[Any]) -> bool:
     return not all(np.array_equal(part, other) for part, other in zip(one, another, strict=True))
+
+
+def _in_part_words(family: Family, first: Context, last: Context) -> str:
+    name = ", ".join(family.parameters)
+    return (
+        f"{name} changes only in part in mid-episode: an environment made with {label(first)} that gets {label(last)} "
+        f"before its first step goes elsewhere than one made with {label(last)}; a schedule would show physics of none "
+        f"of the contexts: let step() compute all that depends on {name} from it, and not __init__() or reset()"
+    )
 
 
 def _words(family: Family, first: Context, last: Context, made: bool, changed: bool, steps: int) -> str:

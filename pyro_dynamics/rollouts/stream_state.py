@@ -1,6 +1,7 @@
 """All that changes along a stream beside the environments: from it the stream resumes as if it had never been left."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,14 +37,14 @@ class StreamState:
     def state_dict(self) -> dict[str, Any]:
         """Copies, as tensors and numbers."""
         return {
-            "group": self.group.stream_state(),
+            "group": deepcopy(self.group.stream_state()),  # one's own belief may hand out what it writes into
             "streams": [stream.get_state() for stream in (self.draws, self.measuring, self.reporting)],
             "intervals": {"log_factor": self.intervals.log_factor.clone(), "steps": self.intervals.steps},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave, of a group that was made in the same way."""
-        self.group.load_stream_state(state["group"])
+        self.group.load_stream_state(deepcopy(state["group"]))  # it may be loaded again
         for stream, kept in zip((self.draws, self.measuring, self.reporting), state["streams"], strict=True):
             stream.set_state(kept)
         self.intervals.log_factor = state["intervals"]["log_factor"].clone()

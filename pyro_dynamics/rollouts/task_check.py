@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pyro_dynamics.environments.layers import layers
 from pyro_dynamics.errors import EnvironmentFault, UserError
+from pyro_dynamics.likely_angles import likely_angles
 from pyro_dynamics.rollouts.lockstep_check import compare_alone
 from pyro_dynamics.rollouts.rollout import OnFault, Step, rollout, uniform_policy
 from pyro_dynamics.rollouts.training import record
@@ -21,7 +22,7 @@ from pyro_dynamics.tasks.functions import Function, evaluate
 from pyro_dynamics.tasks.own_task_check import check_own_task
 from pyro_dynamics.tasks.spaces import choices_of, decide
 from pyro_dynamics.transitions import Transitions
-from pyro_dynamics.unusual_numbers import likely_angles, lost_digits, revealing
+from pyro_dynamics.unusual_numbers import lost_digits, revealing
 
 STEPS = 100
 """At most so many random steps in each environment."""

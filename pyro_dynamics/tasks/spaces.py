@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from gymnasium.spaces.utils import flatten_space
 from torch import Tensor
@@ -15,6 +16,8 @@ Choices = tuple[tuple[int, int], ...]
 
 LONGEST_CODE = 10_000
 """Entries of a one-hot code, for each of which the network has an input."""
+COARSE = 1e-3
+"""Share of the distance between the bounds of an action that the steps of float32 must not exceed."""
 
 
 class ActionVector(Box):
@@ -34,6 +37,11 @@ class ActionVector(Box):
                 found += [(first, count)] if not isinstance(leaf, Box) else []
                 first += count
         self.choices: Choices = tuple(found)
+
+    def sample(self, mask: None = None, probability: None = None) -> Any:
+        """Actions that the environment has: discrete ones as their one-hot codes."""
+        drawn: Any = super().sample(mask, probability)
+        return decide(torch.from_numpy(drawn), self.choices).numpy()
 
 
 def check_spaces(name: str, observations: Space, actions: Space) -> None:
@@ -58,12 +66,21 @@ def check_spaces(name: str, observations: Space, actions: Space) -> None:
             raise UserError(f"{name} has the {kind} space {_short(space)}, which is empty: give it one entry at least")
     bounds: Any = flatten_space(actions)
     for index, (low, high) in enumerate(zip(bounds.low, bounds.high, strict=True)):
-        if not (np.isfinite(low) and np.isfinite(high) and low < high):
-            cure = "" if np.isfinite(low) or np.isfinite(high) else " (gymnasium.wrappers.ClipAction takes them off)"
-            raise UserError(
-                f"{name}: action {index} lies between {low:g} and {high:g}: the planner searches between the bounds, "
-                f"so give the environment's action_space finite ones, the lower first{cure}"
-            )
+        if words := _trouble_of_bounds(float(low), float(high)):
+            between = f"action {index} lies between {low:.9g} and {high:.9g}"
+            raise UserError(f"{name}: {between}: the planner searches between the bounds, {words}")
+
+
+def _trouble_of_bounds(low: float, high: float) -> str:
+    """Why no actions can be planned between two bounds, and what to do; nothing where they can."""
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        cure = "" if np.isfinite(low) or np.isfinite(high) else " (gymnasium.wrappers.ClipAction takes them off)"
+        return f"so give the environment's action_space finite ones, the lower first{cure}"
+    if high - low > float(np.finfo(np.float32).max):
+        return "and these are further apart than float32 can say: give the bounds that the actuator has"
+    if np.spacing(np.float32(max(abs(low), abs(high)))) > COARSE * (high - low):
+        return "and float32 has a few numbers only between these: let the environment take actions from another origin"
+    return ""
 
 
 def is_vector(space: Space) -> bool:
@@ -98,6 +115,14 @@ def decide(actions: Tensor, choices: Choices) -> Tensor:
         else:
             code.copy_(code.new_zeros(code.shape).scatter_(-1, code.argmax(-1, keepdim=True), 1.0))
     return actions
+
+
+def within_float32(space: Any) -> tuple[Tensor, Tensor]:
+    """The bounds of a box, each ``[A]``, not past them by float32's rounding: 0.1 of float64 is 0.099999994."""
+    low, high = (np.asarray(bound, np.float32) for bound in (space.low, space.high))
+    low = np.where(low < space.low, np.nextafter(low, np.float32(np.inf)), low)
+    high = np.where(high > space.high, np.nextafter(high, np.float32(-np.inf)), high)
+    return torch.from_numpy(low), torch.from_numpy(high)
 
 
 def entry_names(space: Space) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from pyro_dynamics.runners.common.configuration import OnlineConfig, RunConfig, 
 from pyro_dynamics.runners.common.limits import check_limits
 from pyro_dynamics.seeding import derive_generator, drawing_from
 from pyro_dynamics.tasks import Task
+from pyro_dynamics.tasks.spaces import within_float32
 
 BATCH_ENVIRONMENTS = 4
 """In a minibatch of an amortized guide, where each episode is an environment: of 64 rows each has 16."""
@@ -61,7 +62,7 @@ def build_agent(config: RunConfig, family: Family, actions: Space, environments:
     ensemble.accelerator = accelerator(config.device)
     model = HierarchicalModel(ensemble, environments, latent_dim)
     guide = build_guide(config, family, task, environments)
-    bounds = (torch.from_numpy(actions.low).float(), torch.from_numpy(actions.high).float())  # type: ignore[attr-defined]
+    bounds = within_float32(actions)
     if config.agent == "last-layer":
         belief = last_layer_belief(config.online)
         return LastLayerAgent(

@@ -81,7 +81,14 @@ def column_names(columns: Mapping[str, str | Sequence[str]]) -> ColumnNames:
     unknown = sorted(set(map(str, columns)) - _names(ColumnNames))
     if unknown:
         raise UserError(f"columns has no entry {unknown[0]!r}: choose among {', '.join(sorted(_names(ColumnNames)))}")
-    return ColumnNames(**{part: words(some, f"columns[{part!r}]") for part, some in columns.items()})
+    return ColumnNames(**{part: words(_quoted(some), f"columns[{part!r}]") for part, some in columns.items()})
+
+
+def _quoted(names: Any) -> Any:
+    """A list of names with those that have a comma in double quotes, as :class:`ColumnNames` reads them."""
+    if not isinstance(names, list | tuple):
+        return names
+    return ['"' + name.replace('"', '""') + '"' if isinstance(name, str) and "," in name else name for name in names]
 
 
 def words(given: Any, what: str) -> str:

@@ -35,6 +35,16 @@ def test_a_code_is_decided_by_its_largest_entry(generator: torch.Generator) -> N
     assert ActionVector(MultiDiscrete([2, 4])).choices == ((0, 2), (2, 4))
 
 
+def test_a_sample_is_a_code() -> None:
+    """Code that draws from the environment's own space sends and logs what the environment takes it for."""
+    space = ActionVector(Dict({"arm": Box(-2.0, 2.0, (2,)), "grip": MultiBinary(2), "gear": Discrete(3)}))
+    space.seed(0)
+    drawn = torch.from_numpy(np.stack([space.sample() for _ in range(200)]))
+    assert torch.equal(decide(drawn, space.choices), drawn)
+    assert (drawn.std(0) > 0).all()
+    assert all(space.contains(one.numpy()) for one in drawn)
+
+
 class Boards(Task):
     """A place in a plane, moved by one of n boards of unknown order; the reward is the distance to a goal."""
 

@@ -11,9 +11,11 @@ import pytest
 import torch
 from logged_pendulums import pendulum_log
 
+from pyro_dynamics.datasets.log_arrays import ColumnNames
 from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.datasets.sources import read_data
 from pyro_dynamics.errors import UserError
+from pyro_dynamics.runners.common.settings_by_name import column_names
 
 ARRAYS = pendulum_log((2.0, 10.0), episodes=2, steps=8)
 ROWS = len(ARRAYS["state"])
@@ -168,6 +170,24 @@ def test_cells_of_any_kind_in_other_columns_do_no_harm(cell: Any) -> None:
     assert read(note=cells).labels == (2.0, 10.0)
     with pytest.raises(UserError, match=r"note is .* in row 0, and not a number or text"):
         read("note", note=cells)
+
+
+def test_complex_numbers_do_no_harm_where_they_are_not_needed() -> None:
+    spectrum = np.exp(1j * np.arange(ROWS))
+    assert read_data(FRAME.assign(spectrum=spectrum), "gravity").labels == (2.0, 10.0)
+    for frame, group in ((FRAME.assign(state_1=spectrum), "gravity"), (FRAME.assign(spectrum=spectrum), "spectrum")):
+        with pytest.raises(UserError, match=r"numbers, not complex128|holds complex128"):
+            read_data(frame, group)
+
+
+def test_a_name_may_have_a_comma_in_it() -> None:
+    frame = FRAME.rename(columns={"state_0": "place, left", "state_1": 'the "speed", too'})
+    rest = [name for name in frame.columns if name.startswith("state_")]
+    names = column_names({"state": ["place, left", 'the "speed", too', *rest]})
+    np.testing.assert_array_equal(read_data(frame, "gravity", names).transitions.state, read().transitions.state)
+    with pytest.raises(UserError, match="has no column 'place, right'"):
+        read_data(frame, "gravity", column_names({"state": ["place, right"]}))
+    assert ColumnNames(state='"place, left", v').given() == {"state": ["place, left", "v"]}
 
 
 def test_a_gap_in_a_frame_of_text_is_named() -> None:

@@ -9,12 +9,27 @@ from gymnasium.envs.classic_control import AcrobotEnv
 import pyro_dynamics
 from pyro_dynamics import Family
 from pyro_dynamics.environments import FAMILIES, Context, extrapolated, grid, interpolated, latin, sample
-from pyro_dynamics.environments.context_text import exact, label
+from pyro_dynamics.environments.context_text import exact, interval, label
 from pyro_dynamics.environments.contexts import same_context, sizes_of, split_context
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.tasks import BoxTask
 
 TWO = ("mass", "damping")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((7.021, 6.514, 7.53), "g 7.02 m (90 %: 6.51 to 7.53)"),
+        ((0.003, 0.00251, 0.0036), "g 0.0030 m (90 %: 0.0025 to 0.0036)"),
+        ((2e-9, -1e-9, 5.04e-9), "g 0.0000000020 m (90 %: -0.0000000010 to 0.0000000050)"),
+        ((0.0, -3.0, 3.0), "g 0.00 m (90 %: -3.00 to 3.00)"),
+        ((0.0, 0.0, 0.0), "g 0.00 m (90 %: 0.00 to 0.00)"),
+        ((float("nan"), 0.0, 1.0), "g nan m (90 %: 0.00 to 1.00)"),
+    ],
+)
+def test_what_is_believed_has_digits_in_every_unit(numbers: tuple[float, ...], text: str) -> None:
+    assert interval("g", "m", *numbers) == text
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,35 @@ def match_by(power: float) -> Callable[..., None]:
     return match
 
 
+class FullOwn(Own):
+    """A Gaussian with correlations, by a factor whose diagonal may have any sign."""
+
+    def __init__(self, environments: int, latent_dim: int, scale: float = 0.1) -> None:
+        super().__init__(environments, latent_dim, scale)
+        self.factor = nn.Parameter((scale * torch.eye(latent_dim)).repeat(environments, 1, 1))
+        del self.log_scale
+
+    def posterior(self) -> Any:
+        positive = torch.diag_embed(self.factor.diagonal(dim1=-2, dim2=-1).abs() + 1e-6)
+        return distributions.MultivariateNormal(self.location, scale_tril=self.factor.tril(-1) + positive)
+
+    @torch.no_grad()
+    def match(self, mean: Tensor, covariance: Tensor) -> None:
+        self.location.copy_(mean)
+        self.factor.copy_(torch.linalg.cholesky(covariance))
+
+
+def match_of(mean_to: Callable[[Tensor], Tensor], covariance_to: Callable[[Tensor], Tensor]) -> Callable[..., None]:
+    def match(self: FullOwn, mean: Tensor, covariance: Tensor) -> None:
+        FullOwn.match(self, mean_to(mean), covariance_to(covariance))
+
+    return match
+
+
+def as_it_is(given: Tensor) -> Tensor:
+    return given
+
+
 class Doubles(Own):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -236,6 +265,18 @@ GUIDES_THAT_ARE_WRONG = {
     ),
     "a live constant": (like(Own, frozen=lambda self: self.posterior()), "frozen() must give a constant"),
     "match by variance": (like(Own, match=match_by(1.0)), "standard deviations are 0.25 to 0.25"),
+    "match without correlations": (
+        like(FullOwn, match=match_of(as_it_is, lambda given: torch.diag_embed(given.diagonal(dim1=-2, dim2=-1)))),
+        "must become that Gaussian where the family has it",
+    ),
+    "match in another order": (
+        like(FullOwn, match=match_of(lambda mean: mean.flip(-1), as_it_is)),
+        "check the order of the entries",
+    ),
+    "match with other correlations": (
+        like(FullOwn, match=match_of(as_it_is, lambda given: given.flip(-1).flip(-2))),
+        "must become that Gaussian where the family has it",
+    ),
     "match nothing": (like(Own, match=lambda self, mean, covariance: None), "means up to 0.5 away"),
     "density in words": (like(Own, has_density="no"), "has_density must be True or False, not 'no'"),
     "shared in words": (like(Own, shared="weights"), "shared must be a tuple of names, not 'weights'"),
@@ -443,6 +484,7 @@ class Mixture(Own):
         Own,
         Mixture,
         like(Own, match=match_by(0.5)),
+        FullOwn,
         like(DiagonalGuide),
         *(like(GUIDES[name]) for name in ("full-rank", "low-rank", "laplace", "mixture", "flow", "auto")),
     ],

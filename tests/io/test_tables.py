@@ -1,6 +1,12 @@
 """Tables as text."""
 
-from pyro_dynamics.io.tables import markdown_head, markdown_table, text_table
+from pyro_dynamics.io.tables import decimal, markdown_head, markdown_table, text_table
+
+
+def test_small_numbers_have_digits_too() -> None:
+    assert list(map(decimal, (-1234.56, 0.06, 0.0, -0.0))) == ["-1234.6", "0.1", "0.0", "0.0"]
+    assert list(map(decimal, (0.0123, -4e-7))) == ["0.012", "-4e-07"]
+    assert [decimal(value, 2) for value in (1.234, 0.0123, 0.00123)] == ["1.23", "0.01", "0.0012"]
 
 
 def test_markdown_escapes_what_would_end_a_cell_and_aligns_numbers() -> None:

@@ -68,6 +68,31 @@ class Rewarded(Unused):
         return observation, -self.friction, False, False, {}
 
 
+class HalfMade(Sledge):
+    """A part of the physics is computed in the constructor, and another one in step()."""
+
+    def now(self) -> float:
+        return 0.5 * (self.friction + self.made_with)
+
+
+class HalfBegun(Sledge):
+    def now(self) -> float:
+        return self.friction + 0.2 * self.begun_with
+
+
+class BegunElsewhere(Sledge):
+    """Where an episode begins is the parameter's doing too."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.speed = self.speed / self.friction
+        return self.speed.astype(np.float32), {}
+
+
+class HalfMadeElsewhere(BegunElsewhere, HalfMade):
+    pass
+
+
 def checked(environment: Any, train: tuple[float, ...] = (0.5, 1.0, 4.0), length: int = 50) -> str:
     return check_context(
         Family("sledge", environment, "friction", "", train, (3.0,), lambda: BoxTask(Sledge())), 0, length
@@ -81,13 +106,20 @@ def test_a_parameter_that_does_nothing_in_mid_episode_is_named(environment: Any)
     assert "let step() use friction" in warning
 
 
+@pytest.mark.parametrize("environment", [HalfMade, HalfBegun, HalfMadeElsewhere])
+def test_a_parameter_that_changes_in_part_is_named(environment: Any) -> None:
+    warning = checked(environment)
+    assert "friction changes only in part in mid-episode: an environment made with 0.5 that gets 4" in warning
+    assert "not __init__() or reset()" in warning
+
+
 @pytest.mark.parametrize("length", [1, 5, 50])
 def test_a_parameter_that_does_nothing_is_named(length: int) -> None:
     words = f"friction changes nothing: 0.5 and 4 give the same observations and rewards in {length} random steps"
     assert words in checked(Unused, length=length)
 
 
-@pytest.mark.parametrize("environment", [Sledge, Rewarded])
+@pytest.mark.parametrize("environment", [Sledge, Rewarded, BegunElsewhere])
 def test_one_that_acts_is_left_alone(environment: Any) -> None:
     assert checked(environment) == ""
     assert checked(environment, length=1) == ""

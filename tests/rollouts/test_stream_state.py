@@ -120,3 +120,30 @@ def test_the_state_of_other_agents_is_refused() -> None:
         stream(config("--update", "kalman", "--latent-dim", "3"), ResumePoint(empty, empty, kept))
     with pytest.raises(UserError, match="is of other agents"):
         stream(config("--update", "kalman"), ResumePoint(empty, empty, {}))
+
+
+@pytest.mark.parametrize("flags", CASES, ids=" ".join)
+def test_a_state_may_be_returned_to_again(flags: list[str]) -> None:
+    """What follows a return changes nothing in the state that was returned to."""
+    settings = config(*flags)
+    envs = FAMILY.make_vector([3.0], STEPS)
+    group = group_for(build_group(settings, FAMILY, envs.single_action_space), FAMILY, [3.0])
+    stream_state = StreamState(group, 0)
+    steps = list(adapt(group, envs, 0, belief_draws=5, stream_state=stream_state))
+    kept = stream_state.state_dict()
+    before = from_disk(kept)
+    for _ in range(2):
+        stream_state.load_state_dict(kept)
+        for step in steps:
+            group.observe(step.state, step.action, step.next_state, torch.tensor([0]), stream_state.draws)
+        assert equal(kept, before)
+
+
+def equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return bool(one == other)

@@ -290,6 +290,10 @@ BOX = Box(-1.0, 1.0, (2,))
         ),
         (BOX, Box(-np.inf, 1.0, (2,)), "action 0 lies between -inf and 1"),
         (BOX, Box(np.array([-1.0, 2.0]), np.array([1.0, 2.0]), dtype=np.float64), "action 1 lies between 2 and 2"),
+        (BOX, Box(-3e38, 3e38, (1,)), "further apart than float32 can say: give the bounds that the actuator has"),
+        (BOX, Box(-1e300, 1e300, (1,), np.float64), "further apart than float32 can say"),
+        (BOX, Box(4.5e6 - 1, 4.5e6 + 1, (1,), np.float64), "between 4499999 and 4500001.* another origin"),
+        (BOX, Box(1e8 - 1, 1e8 + 1, (1,), np.float64), "float32 has a few numbers only between these"),
         (BOX, Box(0, 3, (1,), np.int64), "only real numbers and discrete choices are planned, not int64"),
     ],
 )

@@ -137,9 +137,9 @@ def with_parameters(tree: "DataTree", trained_means: np.ndarray, family: Family)
     Args:
         tree: from :func:`to_datatree`.
         trained_means: latent means of the environments that were trained on, ``[K, d]``, which a linear probe reads.
-        family: of these environments; nothing is added where its contexts are names.
+        family: of these environments; nothing is added where its contexts are names, or one alone.
     """
-    if family.numeric:
+    if family.decodable:
         probe = ContextProbe(trained_means, family.train)
         for group in ("posterior", "prior"):
             dataset = tree[group].to_dataset()
