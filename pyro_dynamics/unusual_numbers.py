@@ -105,7 +105,7 @@ def lost_digits(state: np.ndarray, next_state: np.ndarray, names: Sequence[str] 
 
 
 def coarse_actions(action: np.ndarray) -> str:
-    """A warning where float32 has no numbers between the values of an action, as :func:`lost_digits` has it of states."""
+    """A warning where float32 rounds the values of an action to few others, as :func:`lost_digits` has it of states."""
     rounding, spread = np.finfo(np.float32).eps * abs(action).max(0), action.std(0)
     found = [
         f"action {entry} (about {abs(action[:, entry]).max():.3g}, which spreads by {spread[entry]:.2g}, and float32 "
