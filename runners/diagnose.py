@@ -40,7 +40,7 @@ from pyro_dynamics.runners.common.drawn_episodes import newest_environments
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.common.limits import read_flags
 from pyro_dynamics.runners.common.refits import fitted_to, refits
-from pyro_dynamics.runners.common.result_names import name_of_values
+from pyro_dynamics.runners.common.result_names import keep_older, name_of_values
 from pyro_dynamics.runners.main import run_as_module
 from pyro_dynamics.seeding import derive_generator
 from pyro_dynamics.tasks import Task
@@ -172,7 +172,13 @@ def diagnose_run(flags: DiagnoseFlags) -> None:
     check_posterior(flags, config, believes)
     note = thinning_note(parts, (trained if believes else parts[0], episodes))
     others = {str(path): latent_means(path, config) for path in flags.compare}
-    out = results_folder(flags.out or folder.path / f"diagnose{name_of(flags)}", flags.dir)
+
+    def place_of(checkpoint: int | None) -> Path:
+        return folder.path / f"diagnose{name_of(replace(flags, checkpoint=checkpoint))}"
+
+    if flags.out is None and flags.checkpoint is None:
+        keep_older(place_of(None), m, place_of)
+    out = results_folder(flags.out or place_of(flags.checkpoint), flags.dir)
 
     if note:
         print(note)

@@ -28,7 +28,7 @@ from pyro_dynamics.rollouts.fault_log import Faults
 from pyro_dynamics.runners.common.configuration import COMPILES, OnlineConfig, online_defaults
 from pyro_dynamics.runners.common.factory import group_for, load_run, warn_of_changes
 from pyro_dynamics.runners.common.limits import read_flags
-from pyro_dynamics.runners.common.result_names import keep_older, name_of_flags
+from pyro_dynamics.runners.common.result_names import keep_older, name_of_flags, network_of
 from pyro_dynamics.runners.main import run_as_module
 
 VIDEO_DRAWS = 200
@@ -95,10 +95,14 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError("--steps and --episodes must be positive")
 
     own = online_defaults([str(flags.dir), *(["--realtime"] if flags.realtime else [])])
-    name = name_of(flags, own)
+    checkpoint = folder.last_round if flags.checkpoint is None else flags.checkpoint
+    newest = flags.out is None and flags.checkpoint is None
 
     def place_of(checkpoint: int | None) -> Path:
         return folder.path / f"evaluation{name_of(replace(flags, checkpoint=checkpoint), own)}.json"
+
+    def films_of(checkpoint: int | None) -> Path:
+        return folder.path / f"videos{name_of(replace(flags, checkpoint=checkpoint), own)}"
 
     out = ensure_parent(flags.out or place_of(flags.checkpoint))
 
@@ -108,7 +112,9 @@ def main(arguments: Sequence[str]) -> None:
     faults = Faults()
     films: list[Film] = []
     if flags.video:
-        where = make_folder(out.parent / (f"videos{name}" if flags.out is None else f"{out.stem}-videos"))
+        if newest:
+            keep_older(films_of(None), checkpoint, films_of, network_of(out))
+        where = make_folder(out.parent / f"{out.stem}-videos" if flags.out else films_of(flags.checkpoint))
         once = {file_name(exact(context)): k for k, context in reversed(list(enumerate(contexts)))}
         films = [Film(where / name, envs, k, steps, trained, family) for name, k in reversed(once.items())]
     if getattr(flags.online.update_config, "compiled", False):
@@ -156,9 +162,8 @@ def main(arguments: Sequence[str]) -> None:
     print_table(family, sets, episodes)
     rows = zip(named, contexts, episodes, strict=True)
     table = [{"set": name, "context": context, "episodes": runs} for name, context, runs in rows]
-    checkpoint = folder.last_round if flags.checkpoint is None else flags.checkpoint
     settings = {"seed": flags.seed, "steps": steps, "checkpoint": checkpoint, "realtime": flags.realtime}
-    if flags.out is None and flags.checkpoint is None:
+    if newest:
         keep_older(out, checkpoint, place_of)
     write_json(out, {**settings, "online": asdict(flags.online), "contexts": table})
     print(f"\nresults: {out}" + "".join(f"\nvideo: {path}" for path in videos))

@@ -18,23 +18,33 @@ LONGEST_SCHEDULE = 100
 """Characters of the part of a name that says what was acted in."""
 
 
-def keep_older(place: Path, checkpoint: int | None, name_for: Callable[[int], Path]) -> None:
+def keep_older(place: Path, checkpoint: int | None, name_for: Callable[[int], Path], older: int | None = None) -> None:
     """Let the results of an older network make room, under the name that ``--checkpoint`` gives them.
 
     Args:
-        place: of the results of the newest network: a JSON file, or a folder with ``summary.json``.
+        place: of the results of the newest network: a JSON file, or a folder with one.
         checkpoint: its round.
         name_for: the place of the results of another round's network.
+        older: the round of the network of what is there, where that does not say so itself.
     """
-    try:
-        found = read_json(place / "summary.json" if place.is_dir() else place)
-        older = found["checkpoint"]
-    except (OSError, ValueError, KeyError, TypeError):  # there are none, or they are none of ours
-        return
-    if not isinstance(older, int) or older == checkpoint or name_for(older).exists():
+    older = network_of(place) if older is None else older
+    if older is None or older == checkpoint or not place.exists() or name_for(older).exists():
         return
     place.rename(name_for(older))
     print(f"the results of the network after round {older} are kept in {name_for(older)}")
+
+
+def network_of(place: Path) -> int | None:
+    """The round of the network whose results are there; None where there are none, or none of ours."""
+    files = [place / name for name in ("summary.json", "diagnostics.json")] if place.is_dir() else [place]
+    for file in files:
+        try:
+            found = read_json(file)
+            older = found["round" if file.name == "diagnostics.json" else "checkpoint"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        return older if isinstance(older, int) else None
+    return None
 
 
 def name_of_flags(given: Mapping[str, Any], usual: Mapping[str, Any], online: OnlineConfig, own: OnlineConfig) -> str:

@@ -19,7 +19,7 @@ from pyro_dynamics.guides import GUIDES
 from pyro_dynamics.inference import BELIEFS
 from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.runners.common.configuration import from_json, online_defaults
-from pyro_dynamics.runners.common.result_names import keep_older, name_of_schedule
+from pyro_dynamics.runners.common.result_names import keep_older, name_of_schedule, network_of
 from pyro_dynamics.runners.compare import names
 from pyro_dynamics.runners.evaluate import name_of, parse
 from pyro_dynamics.runners.main import COMMANDS, main, with_home
@@ -219,7 +219,7 @@ def test_compare_prints_what_differs(run: Path) -> None:
     assert names([config, longer])[1] == f"latent, steps=80, calibrate={longer.calibrate}"
 
 
-@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.parametrize("kind", ["file", "folder", "diagnosis"])
 def test_results_of_an_older_network_keep_a_place(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,10 +228,10 @@ def test_results_of_an_older_network_keep_a_place(
 
     def write(checkpoint: object) -> None:
         file = place_of(None)
-        if kind == "folder":
+        if kind != "file":
             file.mkdir(exist_ok=True)
-            file /= "summary.json"
-        file.write_text(json.dumps({"checkpoint": checkpoint}))
+            file /= "summary.json" if kind == "folder" else "diagnostics.json"
+        file.write_text(json.dumps({"round" if kind == "diagnosis" else "checkpoint": checkpoint}))
 
     keep_older(place_of(None), 2, place_of)  # nothing is there
     write(2)
@@ -245,6 +245,12 @@ def test_results_of_an_older_network_keep_a_place(
         write(other)
         keep_older(place_of(None), 3, place_of)
         assert place_of(None).exists()
+    films = tmp_path / "films"
+    films.mkdir()
+    keep_older(films, 3, lambda checkpoint: tmp_path / f"films-{checkpoint}", network_of(place_of(None)))
+    assert films.exists()
+    keep_older(films, 3, lambda checkpoint: tmp_path / f"films-{checkpoint}", 1)
+    assert (tmp_path / "films-1").exists()
 
 
 @pytest.mark.slow
