@@ -95,7 +95,9 @@ class DataDescription:
         rows = data.transitions
         if family is not None:
             task = find_family(family).make_task()
-            rows.require_of(len(data.labels), task.state_dim, task.action_dim, f"{', '.join(sources)} for {family}")
+            where = f"{', '.join(sources)} for {family}"
+            refuse_without_outcome(task, rows.state.shape[1], where)
+            rows.require_of(len(data.labels), task.state_dim, task.action_dim, where)
             check_own_task(task, rows.state, rows.action, rows.next_state)
         if angles and family is not None:
             raise UserError(
@@ -140,6 +142,27 @@ class DataDescription:
         fit &= self.unit.count(",") in (0, columns - 1)
         if not (fit and self.state_dim and 0 < len(self.low) == len(self.high)):
             raise ValueError("its fields do not go together")
+
+
+def refuse_without_outcome(task: Task, size: int, where: str) -> None:
+    """Refuse states that are observations alone, where a learned reward or termination belongs to the state.
+
+    Args:
+        task: of the family.
+        size: of the logged states.
+        where: they are, for the message.
+
+    Raises:
+        UserError: saying what to append.
+    """
+    if isinstance(task, BoxTask) and size == task.observed_dim < task.state_dim:
+        parts = ["the last reward"] * task.learns_reward + [
+            "1 where the episode ended, else 0"
+        ] * task.learns_termination
+        raise UserError(
+            f"{where}: the states are observations of {size} numbers, and what the task learns comes after them: "
+            f"append {' and '.join(parts)} to state and next_state (0 where an episode begins), as export writes it"
+        )
 
 
 @dataclass(frozen=True)

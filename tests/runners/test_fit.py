@@ -320,6 +320,12 @@ def test_other_mistakes_are_refused_in_words(log: Path, tmp_path: Path, capsys: 
     assert not (tmp_path / "never").exists()
     message = refused(["fit", str(log), "--group", "gravity", "--family", "halfcheetah-tilt"], capsys)
     assert "3 and 1 entries, not 18 and 6" in message
+    rng = np.random.default_rng(0)
+    sizes = {"state": 5, "next_state": 5, "action": 2}
+    rows = {name: rng.normal(size=(60, size)) for name, size in sizes.items()}
+    point = saved(tmp_path / "point.npz", rows | {"drag": np.repeat([0.0, 1.0], 30), "episode": np.arange(60) // 10})
+    message = refused(["fit", str(point), "--group", "drag", "--family", "point_mass:learned"], capsys)
+    assert "observations of 5 numbers, and what the task learns comes after them: append the last reward to" in message
 
 
 def test_a_large_run_is_judged_on_a_part_and_says_so(
