@@ -11,10 +11,10 @@ import numpy as np
 import pandas
 from lerobot_layout import write_lerobot
 
-from pyro_dynamics.datasets.log_arrays import read_npz
 from pyro_dynamics.datasets.logged_data import group_logs
 from pyro_dynamics.datasets.logged_family import DataDescription, LoggedFamily
 from pyro_dynamics.datasets.minari_data import read_minari
+from pyro_dynamics.datasets.npz_data import read_npz
 from pyro_dynamics.datasets.sources import read_data
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.io.run_folder import RunFolder

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyro_dynamics.datasets.episodes_of_rows import in_order, numbered
-from pyro_dynamics.datasets.logged_data import Log
+from pyro_dynamics.datasets.log import Log
 
 FAR = 4.0
 """A row leads far away where its squared change is so many times that of most rows."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from pyro_dynamics.datasets.automatic_resets import unexplained
-from pyro_dynamics.datasets.logged_data import Log
+from pyro_dynamics.datasets.log import Log
 
 CLEAR = 0.25
 """A linear model says what follows where it leaves less than this share of the squared changes."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyro_dynamics.datasets.logged_data import Log
+from pyro_dynamics.datasets.log import Log
 
 MOST = 64
 """Environments whose rows may alternate."""

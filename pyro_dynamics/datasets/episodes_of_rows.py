@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pyro_dynamics.datasets.logged_data import Log
+from pyro_dynamics.datasets.log import Log
 
 FEWEST = 4
 """Where rows of one episode stand together in pieces of so many or more, on average, episodes do not alternate."""

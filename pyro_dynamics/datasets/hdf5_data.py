@@ -8,8 +8,8 @@ import numpy as np
 
 from pyro_dynamics.data_files import require_file
 from pyro_dynamics.datasets.file_kinds import unreadable
+from pyro_dynamics.datasets.log import Log
 from pyro_dynamics.datasets.log_arrays import ColumnNames, log_of_arrays
-from pyro_dynamics.datasets.logged_data import Log
 from pyro_dynamics.errors import UserError, first_line
 
 ENDINGS = (".hdf5", ".h5")

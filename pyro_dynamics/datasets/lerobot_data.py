@@ -16,8 +16,8 @@ import numpy as np
 import pandas
 
 from pyro_dynamics.data_files import Count, parse_json, read_json, read_text, structure
+from pyro_dynamics.datasets.log import Log
 from pyro_dynamics.datasets.log_arrays import ColumnNames
-from pyro_dynamics.datasets.logged_data import Log
 from pyro_dynamics.datasets.table_data import log_of_table, read_parquet
 from pyro_dynamics.errors import UserError, first_line
 from pyro_dynamics.io.clutter import without_clutter

@@ -3,13 +3,10 @@
 import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
-from zipfile import is_zipfile
 
 import numpy as np
 
-from pyro_dynamics.data_files import read_arrays, require_file
 from pyro_dynamics.datasets.automatic_resets import without_resets
 from pyro_dynamics.datasets.columns import as_array, episodes, out_of_cells, plain, require_groupable, steps
 from pyro_dynamics.datasets.continuity import fitted_together
@@ -20,13 +17,13 @@ from pyro_dynamics.datasets.environments_of_rows import (
     episodes_of_ends,
 )
 from pyro_dynamics.datasets.episodes_of_rows import cut_at_ends, separate_returning
-from pyro_dynamics.datasets.file_kinds import unreadable
-from pyro_dynamics.datasets.logged_data import Log, grouping_names
+from pyro_dynamics.datasets.log import Log
+from pyro_dynamics.datasets.logged_data import grouping_names
 from pyro_dynamics.datasets.next_states import with_next_states
 from pyro_dynamics.datasets.other_names import by_other_names, ends_of_episodes, named_ends, only_terminations
 from pyro_dynamics.datasets.padding import without_padding
 from pyro_dynamics.datasets.time_stamps import cut_at_gaps
-from pyro_dynamics.errors import UserError, first_line
+from pyro_dynamics.errors import UserError
 
 VECTORS = ("state", "action", "next_state")
 RESERVED = (*VECTORS, "reward", "step", "episode")
@@ -294,25 +291,3 @@ def refuse_not_finite(where: str, name: str, array: np.ndarray) -> None:
         raise UserError(
             f"{where}: {name} is {value} in row {bad[0][0]}{column} ({count} of {len(array)} rows are not finite)"
         )
-
-
-def read_npz(file: Path, group: str | None = None, names: ColumnNames | None = None) -> Log:
-    """One ``.npz``: state, action, next_state, and optionally reward, step, episode and columns to group by.
-
-    Args:
-        file: its path.
-        group: the column that identifies environments.
-        names: what its arrays are called.
-
-    Raises:
-        UserError: if an array is missing, not of numbers, of a wrong shape or length, or not finite.
-    """
-    try:
-        require_file(file)
-        with file.open("rb") as content:  # is_zipfile would report an unreadable file as another kind
-            if not is_zipfile(content):
-                raise unreadable(file, ".npz", "its end is missing")
-        arrays = read_arrays(file)
-    except (OSError, ValueError) as fault:
-        raise UserError(f"{file} cannot be read: {first_line(fault)}") from None
-    return log_of_arrays(str(file), arrays, group, names or ColumnNames())

@@ -1,7 +1,7 @@
 """Logged transitions, and how they are grouped into environments."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from pyro_dynamics.datasets.columns import require_groupable
+from pyro_dynamics.datasets.log import Log
+from pyro_dynamics.datasets.ordered_rows import transitions_of
 from pyro_dynamics.datasets.shifted_actions import shifted_actions
 from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import exact, label
@@ -27,52 +29,6 @@ from pyro_dynamics.unusual_numbers import (
 
 ENVIRONMENT = "environment"
 """The default column that identifies environments."""
-
-
-@dataclass(frozen=True)
-class Log:
-    """What one file or data set holds, not grouped yet.
-
-    Attributes:
-        name: of the file or data set, for messages.
-        state: ``[n, S]``, float64 as all numbers here.
-        action: ``[n, A]``.
-        next_state: ``[n, S]``.
-        reward: ``[n]``, or None.
-        step: ``[n]``, each row's step within its episode, or None where the order of the rows gives it.
-        episode: ``[n]``, which rows belong to one episode, or None.
-        columns: what rows can be grouped by: name and values ``[n]``.
-        bounds: lower and upper bounds of the actions, each ``[A]``, where they are known.
-        notes: what was done to the rows, for people; a sentence each.
-    """
-
-    name: str
-    state: np.ndarray
-    action: np.ndarray
-    next_state: np.ndarray
-    reward: np.ndarray | None
-    step: np.ndarray | None
-    episode: np.ndarray | None
-    columns: dict[str, np.ndarray] = field(default_factory=dict)
-    bounds: tuple[np.ndarray, np.ndarray] | None = None
-    notes: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.state)
-
-    def select(self, rows: np.ndarray, note: str) -> "Log":
-        """Some of the rows, and why: a further note."""
-        return replace(
-            self,
-            state=self.state[rows],
-            action=self.action[rows],
-            next_state=self.next_state[rows],
-            reward=None if self.reward is None else self.reward[rows],
-            step=None if self.step is None else self.step[rows],
-            episode=None if self.episode is None else self.episode[rows],
-            columns={name: column[rows] for name, column in self.columns.items()},
-            notes=(*self.notes, note),
-        )
 
 
 @dataclass(frozen=True)
@@ -154,7 +110,7 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
     labels, index = _labels(np.concatenate(columns))
     rewarded = all(log.reward is not None for log in logs)
     environments = np.split(index, np.cumsum([len(log) for log in logs])[:-1])
-    parts = [_transitions(log, own, rewarded) for log, own in zip(logs, environments, strict=True)]
+    parts = [transitions_of(log, own, rewarded) for log, own in zip(logs, environments, strict=True)]
     counts = np.cumsum([0, *(int(episode.max()) + 1 for _, episode in parts)])
     data = Transitions.concatenate([rows for rows, _ in parts])
     episode = torch.cat([episode + int(count) for (_, episode), count in zip(parts, counts, strict=False)])
@@ -269,62 +225,6 @@ def _as_one(values: np.ndarray) -> np.ndarray:
             groups.append([value])
     shortest = [min(group, key=lambda one: len(repr(one))) for group in groups for _ in group]
     return np.array(shortest)[index]
-
-
-def _transitions(log: Log, environment: np.ndarray, rewarded: bool) -> tuple[Transitions, Tensor]:
-    """The rows of a log, each episode in the order of its steps; and a number of the episode of each, ``[n]``."""
-    order = np.arange(len(log))
-    step, episode = log.step, None
-    if log.episode is not None:
-        counted = np.unique(log.episode, return_inverse=True)[1]  # each environment may count its own
-        order = np.lexsort((order if step is None else step, environment, counted))
-        episode = np.cumsum(_begins(counted[order], environment[order])) - 1
-        step = _counted(episode)[np.argsort(order)] if step is None else step
-    if step is None:
-        step = _counted(_pieces(log, environment))
-    rewards = log.reward if rewarded and log.reward is not None else np.zeros(len(log))
-    state, action, next_state, reward = (
-        torch.from_numpy(part.astype(np.float32)) for part in (log.state, log.action, log.next_state, rewards)
-    )
-    rows = Transitions(
-        state, action, next_state, reward, torch.from_numpy(environment), torch.from_numpy(step.astype(np.int64))
-    ).select(torch.from_numpy(order))
-    return rows, _followed(rows, log.step is not None) if episode is None else torch.from_numpy(episode)
-
-
-def _followed(rows: Transitions, counted: bool) -> Tensor:
-    """A number of the episode of each row ``[n]``, where the log names none: of rows that continue one another.
-
-    Measured next states are often not the next row's state to the last digit; then an episode continues as long as
-    the steps of an environment count by one, if they are known.
-    """
-    episode = torch.empty(len(rows), dtype=torch.long)
-    found = rows.episodes()
-    for number, one in enumerate(found):
-        episode[one] = number
-    if counted and len(found) == len(rows):
-        order = rows.environment.argsort(stable=True)
-        own, step = rows.environment[order], rows.step[order]
-        begins = torch.cat([torch.tensor([True]), (own[1:] != own[:-1]) | (step[1:] != step[:-1] + 1)])
-        episode[order] = begins.cumsum(0) - 1
-    return episode
-
-
-def _pieces(log: Log, environment: np.ndarray) -> np.ndarray:
-    """A number for each row ``[n]``, which increases where a row does not continue the previous one."""
-    follows = (log.state[1:].astype(np.float32) == log.next_state[:-1].astype(np.float32)).all(1)
-    return np.cumsum(np.concatenate([[True], ~(follows & (environment[1:] == environment[:-1]))]))
-
-
-def _counted(pieces: np.ndarray) -> np.ndarray:
-    """0, 1, 2 ... within each run of equal values, ``[n]``."""
-    starts = np.flatnonzero(_begins(pieces))
-    return np.arange(len(pieces)) - np.repeat(starts, np.diff([*starts, len(pieces)]))
-
-
-def _begins(*columns: np.ndarray) -> np.ndarray:
-    """Whether a row differs in one of the columns from the row before it, ``[n]``; the first does."""
-    return np.concatenate([[True], np.any([column[1:] != column[:-1] for column in columns], axis=0)])
 
 
 def refuse_other_kinds(logs: Sequence[Log], columns: Sequence[np.ndarray], group: str) -> None:

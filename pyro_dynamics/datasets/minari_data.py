@@ -12,8 +12,8 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box
 
+from pyro_dynamics.datasets.log import Log
 from pyro_dynamics.datasets.log_arrays import refuse_not_finite
-from pyro_dynamics.datasets.logged_data import Log
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import check_free_space, reason, unfinished
 from pyro_dynamics.io.lock import lock_folder

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from pyro_dynamics.datasets.episodes_of_rows import in_order
-from pyro_dynamics.datasets.logged_data import Log
+from pyro_dynamics.datasets.log import Log
 from pyro_dynamics.errors import UserError
 
 RANDOM = 0.8

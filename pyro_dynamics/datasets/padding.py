@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyro_dynamics.datasets.episodes_of_rows import in_order
-from pyro_dynamics.datasets.logged_data import Log
+from pyro_dynamics.datasets.log import Log
 
 LARGE = 0.99
 """A state jumps to 0 if the change is larger than this share of all that do not lead there."""

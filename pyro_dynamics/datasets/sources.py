@@ -9,9 +9,11 @@ import pandas
 from pyro_dynamics.datasets.file_kinds import READ
 from pyro_dynamics.datasets.hdf5_data import ENDINGS, read_hdf5
 from pyro_dynamics.datasets.lerobot_data import is_lerobot, read_lerobot
-from pyro_dynamics.datasets.log_arrays import ColumnNames, log_of_arrays, read_npz
-from pyro_dynamics.datasets.logged_data import Log, LoggedData, group_logs
+from pyro_dynamics.datasets.log import Log
+from pyro_dynamics.datasets.log_arrays import ColumnNames, log_of_arrays
+from pyro_dynamics.datasets.logged_data import LoggedData, group_logs
 from pyro_dynamics.datasets.minari_data import read_minari
+from pyro_dynamics.datasets.npz_data import read_npz
 from pyro_dynamics.datasets.table_data import TABLES, ending, log_of_table, read_table
 from pyro_dynamics.errors import UserError
 from pyro_dynamics.io.files import path_of

@@ -16,8 +16,9 @@ from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
 from pyro_dynamics.data_files import require_file
 from pyro_dynamics.datasets.file_kinds import kind_of, unreadable
+from pyro_dynamics.datasets.log import Log
 from pyro_dynamics.datasets.log_arrays import VECTORS, ColumnNames, log_of_arrays
-from pyro_dynamics.datasets.logged_data import Log, grouping_names
+from pyro_dynamics.datasets.logged_data import grouping_names
 from pyro_dynamics.errors import UserError, first_line
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}

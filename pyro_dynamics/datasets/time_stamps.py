@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pyro_dynamics.datasets.episodes_of_rows import in_order
-from pyro_dynamics.datasets.logged_data import Log
+from pyro_dynamics.datasets.log import Log
 
 EVEN, NEARLY_ALL = 0.25, 0.9
 """A column is a clock if so large a share of its steps is within this share of their median."""

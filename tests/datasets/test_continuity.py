@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pyro_dynamics.datasets.log import Log
 from pyro_dynamics.datasets.log_arrays import ColumnNames, log_of_arrays
-from pyro_dynamics.datasets.logged_data import Log
 
 EPISODES, STEPS = 6, 10
 

@@ -10,8 +10,8 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
+from pyro_dynamics.datasets.log import Log
 from pyro_dynamics.datasets.log_arrays import ColumnNames, log_of_arrays
-from pyro_dynamics.datasets.logged_data import Log
 from pyro_dynamics.errors import UserError
 
 FRICTIONS = (0.5, 1.0, 2.0, 4.0)
