@@ -91,23 +91,30 @@ def _in_part(env: gymnasium.Env, made: gymnasium.Env, schedule: Schedule, seed: 
     scheduled.schedule = schedule
     if earlier and not np.array_equal(_begun(env, seed), begun[1]):
         return False  # where a reset begins need not be the hidden parameter's doing
-    space: Any = env.action_space
-    rng = np.random.default_rng(derive_seed(seed, "context check", "actions"))
-    paths: list[list[np.ndarray]] = [[begun[1]], [begun[1]]]
-    for _ in range(FEW):
-        action = rng.uniform(space.low, space.high).astype(space.dtype)
-        found = [one.step(action) for one in (env, made)]
-        for path, (observation, *_) in zip(paths, found, strict=True):
-            path.append(np.asarray(observation, np.float64))
-        if any(one[2] or one[3] for one in found):
-            break
-    changed, right = (np.stack(path) for path in paths)
-    moved = np.abs(np.diff(right, axis=0)).max(0)
-    return bool((np.abs(changed - right).max(0) > PARTLY * moved + REST).any())
+    changed, right = (_path(one, start, seed) for one, start in zip((env, made), begun, strict=True))
+    again = _path(made, _begun(made, seed), seed)
+    steps = min(map(len, (changed, right, again)))
+    if not np.array_equal(right[:steps], again[:steps]):
+        return False  # it does not repeat itself, which is said elsewhere
+    moved = np.abs(np.diff(right[:steps], axis=0)).max(0)
+    return bool((np.abs(changed[1:steps] - right[1:steps]).max(0) > PARTLY * moved + REST).any())
 
 
 def _begun(env: gymnasium.Env, seed: int) -> np.ndarray:
     return np.asarray(env.reset(seed=derive_seed(seed, "context check", "reset"))[0], np.float64)
+
+
+def _path(env: gymnasium.Env, begun: np.ndarray, seed: int) -> np.ndarray:
+    """The first observations ``[n, S]`` of an episode that has begun, under random actions."""
+    space: Any = env.action_space
+    rng = np.random.default_rng(derive_seed(seed, "context check", "actions"))
+    path = [begun]
+    for _ in range(FEW):
+        observation, _, terminated, truncated, _ = env.step(rng.uniform(space.low, space.high).astype(space.dtype))
+        path.append(np.asarray(observation, np.float64))
+        if terminated or truncated:
+            break
+    return np.stack(path)
 
 
 def _other(one: Sequence[Any], another: Sequence[Any]) -> bool:

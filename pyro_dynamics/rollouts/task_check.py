@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium.vector import SyncVectorEnv, VectorEnv
-from gymnasium.wrappers import DelayObservation, StickyAction, TimeLimit
+from gymnasium.wrappers import DelayObservation, StickyAction
 from torch import Tensor
 
 from pyro_dynamics.environments.layers import layers
 from pyro_dynamics.errors import EnvironmentFault, UserError
 from pyro_dynamics.likely_angles import likely_angles
+from pyro_dynamics.rollouts.length_check import STEPS, compare_length
 from pyro_dynamics.rollouts.lockstep_check import compare_alone
 from pyro_dynamics.rollouts.rollout import OnFault, Step, rollout, uniform_policy
 from pyro_dynamics.rollouts.training import record
@@ -24,8 +25,6 @@ from pyro_dynamics.tasks.spaces import choices_of, decide
 from pyro_dynamics.transitions import Transitions
 from pyro_dynamics.unusual_numbers import lost_digits, revealing
 
-STEPS = 100
-"""At most so many random steps in each environment."""
 REPEATED = 20
 """Of these so many again from the same reset, by the same actions."""
 CHANGED = 5
@@ -189,34 +188,6 @@ def compare_ends(ours: Tensor, own: Tensor) -> str:
     )
 
 
-def compare_length(steps: Sequence[Step], envs: VectorEnv, length: int) -> str:
-    """A warning if the environment cuts episodes before their length by a limit of its own; else nothing.
-
-    Rounds are then shorter than asked for, and a change that is scheduled for later never comes.
-    """
-    limits = [limit for env in getattr(envs, "envs", ()) for limit in _own_limits(env)]
-    cut = [one.index + 1 for one, later in pairwise(steps) if (one.alive & ~later.alive & ~one.terminated).any()]
-    if len(steps) < min(STEPS, length) and (steps[-1].alive & ~steps[-1].terminated).any():
-        cut.append(len(steps))
-    shortest = min([*limits, *cut], default=length)
-    return _cut_after(shortest, length) if shortest < length else ""
-
-
-def compare_whole_length(last: Step | None, envs: VectorEnv, length: int) -> str:
-    """The same after the last step of a whole round, where the limit lies beyond what :func:`check_task` looks at."""
-    steps = 0 if last is None else last.index + 1
-    limited = any(min(_own_limits(env), default=length) < length for env in getattr(envs, "envs", ()))
-    cut = last is not None and bool((last.alive & ~last.terminated).any())
-    return _cut_after(steps, length) if cut and not limited and STEPS < steps < length else ""
-
-
-def _cut_after(steps: int, length: int) -> str:
-    return (
-        f"the environment cuts its episodes itself after {steps} steps, so that none has the {length} of --steps, "
-        f"and a change that is scheduled for later never comes: take its limit off, or give --steps {steps}"
-    )
-
-
 HIDE_STATE = {
     DelayObservation: "the environment is ahead of what is observed: delay the actions by "
     "pyro_dynamics.environments.DelayedActions instead, which appends those under way to the observation",
@@ -229,11 +200,6 @@ def hidden_state(envs: VectorEnv) -> list[str]:
     """A warning for each wrapper that is known to hide state: no model of single steps can predict what comes."""
     kinds = {type(layer): None for env in getattr(envs, "envs", ()) for layer in layers(env)}
     return [f"in the wrapper {kind.__name__} {words}" for kind, words in HIDE_STATE.items() if kind in kinds]
-
-
-def _own_limits(env: Any) -> list[int]:
-    """The limits of the TimeLimit wrappers below our own."""
-    return [int(layer._max_episode_steps) for layer in layers(env) if isinstance(layer, TimeLimit)]
 
 
 def compare_repeats(first: Sequence[Step], again: Sequence[Step]) -> str:

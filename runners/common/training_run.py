@@ -23,8 +23,9 @@ from pyro_dynamics.io.run_folder import RunFolder
 from pyro_dynamics.plots.formats import FigureFormat
 from pyro_dynamics.rollouts.context_check import check_context
 from pyro_dynamics.rollouts.environment_record import EnvironmentRecord
+from pyro_dynamics.rollouts.length_check import compare_whole_length
 from pyro_dynamics.rollouts.progress import Progress
-from pyro_dynamics.rollouts.task_check import check_task, compare_whole_length
+from pyro_dynamics.rollouts.task_check import check_task
 from pyro_dynamics.rollouts.trackers.contract import TrackerName, open_tracker, require_tracker
 from pyro_dynamics.rollouts.training import train
 from pyro_dynamics.rollouts.training_environments import FixedEnvironments, TrainingEnvironments
