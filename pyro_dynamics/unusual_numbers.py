@@ -1,6 +1,5 @@
 """Numbers that a network cannot learn from as they stand, found in transitions and said in words."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -205,28 +204,6 @@ def shared(state: np.ndarray, action: np.ndarray, next_state: np.ndarray, blocks
         f"{', '.join(found)}, to the last digit: if one is a copy of the other, or holds it, leave one out: copies of "
         "what is held out are trained on"
     )
-
-
-def other_units(blocks: Mapping[str, np.ndarray], names: Sequence[str] = ()) -> str:
-    """A warning where an angle seems to be in degrees in some of the data and in radians in the rest; else nothing.
-
-    Args:
-        blocks: states ``[n, S]`` by what they are called.
-        names: of the S entries.
-    """
-    found = []
-    far = {what: np.abs(state).max(0) for what, state in blocks.items()}
-    spread = {what: state.std(0) for what, state in blocks.items()}
-    for entry in range(len(next(iter(far.values())))):
-        least, most = (pick(spread, key=lambda what: spread[what][entry]) for pick in (min, max))
-        ratio = spread[most][entry] / max(spread[least][entry], 1e-30)
-        turns = far[least][entry] <= 1.01 * 2 * math.pi < far[most][entry] <= 1.01 * 360
-        if turns and 0.5 < ratio / math.degrees(1) < 2:
-            found.append(
-                f"{name_of(names, entry)} goes to {far[least][entry]:.3g} in {least} and to {far[most][entry]:.3g} in "
-                f"{most}"
-            )
-    return f"{listed(found)}: if that is an angle, radians and degrees are mixed: convert one of them" if found else ""
 
 
 def revealing(state: np.ndarray, hidden: np.ndarray, parameters: Sequence[str], names: Sequence[str] = ()) -> str:

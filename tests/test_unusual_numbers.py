@@ -10,7 +10,6 @@ from pyro_dynamics.unusual_numbers import (
     far_actions,
     far_outside,
     lost_digits,
-    other_units,
     outliers,
     repeated,
     revealing,
@@ -245,21 +244,6 @@ def test_files_that_hold_the_rows_of_another_are_named(
     assert shared(state, action, other, named) == ""
     assert shared(np.round(10 * state), action, np.round(10 * next_state), named) == ""
     assert shared(state, action, state, named) == ""
-
-
-@pytest.mark.parametrize(("turn", "factor"), [(math.pi, 180 / math.pi), (1.5, 180 / math.pi), (2 * math.pi, 57.3)])
-def test_degrees_beside_radians_are_named(rng: np.random.Generator, turn: float, factor: float) -> None:
-    angles = rng.uniform(-1, 1, (2, 300, 2)) * [turn, 1.0]
-    assert other_units({"a": angles[0], "b": angles[1]}, ("angle", "speed")) == ""
-    words = other_units({"a": angles[0], "b": angles[1] * [factor, 1.0]}, ("angle", "speed"))
-    assert words.startswith("angle goes to")
-    assert "radians and degrees are mixed" in words
-
-
-def test_a_larger_swing_is_no_other_unit(rng: np.random.Generator) -> None:
-    swings = rng.uniform(-1, 1, (2, 300, 1))
-    assert other_units({"a": swings[0], "b": 3 * swings[1]}) == ""
-    assert other_units({"a": swings[0], "b": 1000 * swings[1]}) == ""
 
 
 @pytest.mark.parametrize(

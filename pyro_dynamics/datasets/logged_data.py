@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from pyro_dynamics.datasets.columns import require_groupable
+from pyro_dynamics.datasets.held_values import held_values
 from pyro_dynamics.datasets.log import Log
 from pyro_dynamics.datasets.ordered_rows import transitions_of
+from pyro_dynamics.datasets.other_units import other_units
 from pyro_dynamics.datasets.shifted_actions import shifted_actions
 from pyro_dynamics.environments import Context
 from pyro_dynamics.environments.context_text import exact, label
@@ -21,7 +23,6 @@ from pyro_dynamics.unusual_numbers import (
     coarse_actions,
     identifying,
     lost_digits,
-    other_units,
     repeated,
     revealing,
     shared,
@@ -127,8 +128,9 @@ def group_logs(logs: Sequence[Log], group: str | None, one_alone: bool = False) 
     blocks = _blocks(logs, data, labels)
     twice = repeated(*rows, data.environment.numpy()), *(shared(*rows, block) for block in blocks)
     states = {what: data.state.numpy()[own] for block in blocks for what, own in block.items()}
+    held = held_values(rows[0], rows[2], episode.numpy())
     shifted = shifted_actions(*rows, data.environment.numpy(), episode.numpy())
-    said = *twice, other_units(states), _revealed(data, episode, labels, group or ""), shifted
+    said = *twice, other_units(states), _revealed(data, episode, labels, group or ""), shifted, held
     notes += [words for words in said if words]
     episodic = all(log.episode is not None for log in logs)
     return LoggedData(data, episode, episodic, labels, group or "data set", rewarded, (low, high), tuple(notes))
