@@ -22,7 +22,7 @@ from pyro_dynamics.datasets.logged_data import grouping_names
 from pyro_dynamics.datasets.next_states import with_next_states
 from pyro_dynamics.datasets.other_names import by_other_names, ends_of_episodes, named_ends, only_terminations
 from pyro_dynamics.datasets.padding import without_padding
-from pyro_dynamics.datasets.time_stamps import cut_at_gaps
+from pyro_dynamics.datasets.time_stamps import steps_of_times
 from pyro_dynamics.errors import UserError
 
 VECTORS = ("state", "action", "next_state")
@@ -116,7 +116,7 @@ def log_of_arrays(where: str, arrays: Mapping[str, Any], group: str | None, name
         grouping, changes = [column[kept] for column in grouping], changes[kept]
     log = replace(log, notes=(*log.notes, *alternation(log, grouping, derived)))
     if derived:
-        log = cut_at_gaps(log, grouping) if log.step is None else log
+        log = steps_of_times(log, grouping) if log.step is None else log
         return with_next_states(log, grouping, changes)
     return fitted_together(log, grouping, changes) if known else log
 

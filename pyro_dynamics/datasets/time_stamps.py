@@ -1,5 +1,6 @@
-"""Gaps in a column of times: rows are missing there, and no row leads over them."""
+"""A column of times says in which order rows are, and where some are missing: it is taken for the step."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,13 +16,16 @@ GAP = 1.75
 """Rows are missing where a step is so many times the median."""
 FEWEST = 20
 """Steps by which that is judged."""
+NAMED = re.compile(r"(time|stamp|date|clock|\bt\b|_t\b|seconds|sec\b|nanos|millis)", re.IGNORECASE)
+"""What a column of times is called as a rule: another one may well count down."""
+BACKWARDS = re.compile(r"(left|remaining|until|to_go|before)", re.IGNORECASE)
 
 
-def cut_at_gaps(log: Log, grouping: Sequence[np.ndarray]) -> Log:
-    """The log with episodes that end where a column of times leaves a gap, and a note if there are any.
+def steps_of_times(log: Log, grouping: Sequence[np.ndarray]) -> Log:
+    """The log with steps by a column of times, where its rows are in another order or some are missing; and a note.
 
-    A column is one of times if it increases within every episode, by nearly the same from row to row. Where several do,
-    the first one that has gaps is followed.
+    A column is one of times if its values in an episode, in their order, are nearly evenly apart. The first one that
+    says something is followed: gaps in any of them, and another order where the name says that it is a time.
 
     Args:
         log: with ``episode`` and without ``step``, which would say the same.
@@ -30,27 +34,33 @@ def cut_at_gaps(log: Log, grouping: Sequence[np.ndarray]) -> Log:
     order, same = in_order(log, grouping)
     if same.sum() < FEWEST:
         return log
+    pieces = np.empty(len(log), dtype=np.int64)
+    pieces[order] = np.cumsum(np.append(False, ~same))
     for name, column in log.columns.items():
         times = _as_times(column)
         if times is None:
             continue
-        steps = np.diff(times[order])
-        inside = steps[same]
-        median = float(np.median(inside))
-        if not (inside.min() > 0 and (abs(inside - median) <= EVEN * median).mean() >= NEARLY_ALL):
+        by_time = np.lexsort((times, pieces))
+        inside = np.diff(pieces[by_time]) == 0
+        apart = np.diff(times[by_time])
+        median = float(np.median(apart[inside]))
+        even = abs(apart[inside] - median) <= EVEN * median
+        if not (apart[inside].min() > 0 and even.mean() >= NEARLY_ALL):
             continue
-        gaps = same & (steps > GAP * median)
-        if not gaps.any():
+        moved = not np.array_equal(by_time, order)
+        if moved and not (NAMED.search(name) and not BACKWARDS.search(name)):
             continue
-        missing = int(np.round(steps[gaps] / median - 1).sum())
-        row = int(order[gaps.argmax()])
-        note = (
-            f"{log.name}: {name} counts by {median:.4g} as a rule, and by more in {int(gaps.sum())} places, first "
-            f"after row {row}: about {missing} rows are missing there, and episodes are cut"
-        )
-        episode = np.empty(len(log), dtype=np.int64)
-        episode[order] = np.cumsum(np.append(True, ~same | gaps))
-        return replace(log, episode=episode, notes=(*log.notes, note))
+        gaps = bool((inside & (apart > GAP * median)).any())
+        if not (moved or gaps):
+            continue
+        step = np.empty(len(log), dtype=np.int64)
+        counted = np.cumsum(np.append(0, np.where(inside, np.maximum(1, np.round(apart / median)), 1)))
+        starts = np.flatnonzero(np.append(True, ~inside))
+        step[by_time] = counted - np.repeat(counted[starts], np.diff(np.append(starts, len(log))))
+        what = ("in another order than its rows", "with gaps", "with gaps, and in another order than its rows")
+        words = what[2 if moved and gaps else int(gaps)]
+        note = f"{log.name}: {name} counts by {median:.4g} in each episode, {words}: it is taken for the step"
+        return replace(log, step=step, notes=(*log.notes, note))
     return log
 
 

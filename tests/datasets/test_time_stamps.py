@@ -50,8 +50,8 @@ def test_no_row_leads_over_a_gap(times: Any) -> None:
     assert ((found.next_state - found.state)[:, 0] == 1).all()
     assert len(found) == STEPS * EPISODES - len(DROPPED) - EPISODES - 2
     assert found.notes[0].startswith("log: time counts by ")
-    assert "in 2 places, first after row 9" in found.notes[0]
-    assert "about 4 rows are missing there" in found.notes[0]
+    assert "with gaps: it is taken for the step" in found.notes[0]
+    assert "log: 4 steps are missing within episodes, which are cut there" in found.notes
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,49 @@ def test_columns_that_are_no_times_cut_nothing() -> None:
     found = log(np.zeros(120), DROPPED, **others)
     assert len(found) == STEPS * EPISODES - len(DROPPED) - EPISODES
     assert not any("counts by" in note for note in found.notes)
+
+
+def shuffled(name: str, times: np.ndarray) -> Log:
+    rows = np.random.default_rng(3).permutation(len(times))
+    step = np.tile(np.arange(STEPS), EPISODES)
+    columns = {
+        "state": np.stack([step, np.sin(step)], axis=1),
+        "action": np.cos(step)[:, None],
+        "episode": np.repeat(np.arange(EPISODES), STEPS),
+        name: times,
+    }
+    return log_of_arrays("log", {key: column[rows] for key, column in columns.items()}, None, ColumnNames())
+
+
+@pytest.mark.parametrize("name", ["time", "timestamp", "header.stamp", "t", "Date"])
+def test_rows_are_put_in_the_order_of_time(name: str) -> None:
+    found = shuffled(name, seconds())
+    assert ((found.next_state - found.state)[:, 0] == 1).all()
+    assert len(found) == (STEPS - 1) * EPISODES
+    assert "in another order than its rows: it is taken for the step" in found.notes[0]
+
+
+def test_a_log_from_the_newest_row_to_the_oldest_is_turned() -> None:
+    times = seconds()
+    found = log(times, [])
+    turned = log_of_arrays(
+        "log",
+        {
+            "state": np.stack([np.arange(STEPS)[::-1], np.ones(STEPS)], axis=1),
+            "action": np.zeros((STEPS, 1)),
+            "episode": np.zeros(STEPS),
+            "time": times[:STEPS][::-1],
+        },
+        None,
+        ColumnNames(),
+    )
+    assert ((turned.next_state - turned.state)[:, 0] == 1).all()
+    assert not any("taken for the step" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("name", ["time_left", "remaining_time", "countdown", "sample"])
+def test_what_counts_down_turns_nothing(name: str) -> None:
+    found = log(np.zeros(STEPS * EPISODES), [], **{name: -seconds()})
+    assert ((found.next_state - found.state)[:, 0] == 1).all()
+    assert not any("taken for the step" in note for note in found.notes)
+    assert not any("taken for the step" in note for note in shuffled(name, -seconds()).notes)
