@@ -235,11 +235,9 @@ def require_pair(config: RunConfig) -> None:
             f"--update {config.online.update} needs a Gaussian guide (diagonal, full-rank, low-rank, laplace), and "
             f"--guide {config.guide} is none: choose --update svi, or one of those"
         )
-    updated = config.update_while_training or config.episode_contexts != "fixed"
-    if config.agent == "latent" and updated and not GUIDES.find(config.guide).has_density:
-        flag = "--update-while-training" if config.update_while_training else "--episode-contexts"
+    if config.agent == "latent" and config.update_while_training and not GUIDES.find(config.guide).has_density:
         raise UserError(
-            f"{flag} updates beliefs in the training, and --guide {config.guide} has no density by which to: choose "
+            f"--update-while-training needs a guide with a density, and --guide {config.guide} has none: choose "
             "another guide, such as laplace, or leave the flag out"
         )
 

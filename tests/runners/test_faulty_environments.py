@@ -12,6 +12,7 @@ import pytest
 from pyro_dynamics.environments import find_family
 from pyro_dynamics.environments.checked_env import checked_envs, limit_steps
 from pyro_dynamics.errors import EnvironmentFault, UserError
+from pyro_dynamics.io.tables import decimal
 from pyro_dynamics.rollouts.rollout import rollout
 from pyro_dynamics.runners.common.protocols import PROTOCOLS
 from pyro_dynamics.runners.common.sweep_jobs import is_finished, work
@@ -118,7 +119,7 @@ def test_an_evaluation_says_what_was_cut_short_and_takes_no_mean_over_it(
     broken, well = json.loads(Path("run/evaluation-episodes=2-steps=9.json").read_text())["contexts"]
     assert lines["2"][1:3] == ["cut", "short"]
     mean = sum(run["return"] for run in well["episodes"]) / 2
-    assert lines["mean (test"][2:] == [f"{mean:.1f}", "without", "1", "cut", "short"]
+    assert lines["mean (test"][2:] == [decimal(mean), "without", "1", "cut", "short"]
     assert [len(run["faults"]) for run in broken["episodes"]] == [1, 1]
     assert not any("faults" in run for run in well["episodes"])
     assert main(["compare", "run"]) == 0

@@ -27,8 +27,7 @@ REFUSED = {
     "--belief.patience -1": "patience must be 0 or more, and finite, not -1",
     "--planner cem --planner.min-variance nan": "min-variance must be 0 or more, and finite, not nan",
     "--planner cem --planner.min-variance -1": "min-variance must be 0 or more, and finite, not -1.0",
-    "--guide point --update-while-training": "--update-while-training updates beliefs in the training, and --guide",
-    "--guide point --episode-contexts range": "--episode-contexts updates beliefs in the training, and --guide point",
+    "--guide point --update-while-training": "--update-while-training needs a guide with a density, and --guide point",
     "--guide flow --update kalman": "--update kalman needs a Gaussian guide",
     "--guide mixture --update natural": "--update natural needs a Gaussian guide",
 }

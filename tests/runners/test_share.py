@@ -12,6 +12,7 @@ from foreign_files import TINY
 from logged_pendulums import SMALL, pendulum_log, saved
 
 from pyro_dynamics.io.run_folder import RunFolder
+from pyro_dynamics.io.tables import decimal
 from pyro_dynamics.reports.model_card import model_card
 from pyro_dynamics.runners.common.factory import load_run
 from pyro_dynamics.runners.main import main
@@ -72,7 +73,7 @@ def test_the_card_says_what_was_trained_how_well_and_how_it_is_loaded(run: Path,
     rows = RunFolder.open(run).metrics()
     for k, context in enumerate(("2", "4", "6", "8", "10")):
         returns = [row["return"] for row in rows if row["environment"] == k]
-        assert f"| {context} | {returns[0]:.1f} | {returns[1]:.1f} | {max(returns):.1f} |" in card
+        assert f"| {context} | {decimal(returns[0])} | {decimal(returns[1])} | {decimal(max(returns))} |" in card
     for words in (
         "gravity (m/s^2)",
         "full-rank, 2 dimensions",
