@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyro_dynamics.benchmarks import cadm
-from pyro_dynamics.benchmarks.recording import Recording, measured_before
+from pyro_dynamics.benchmarks.recording import Recording, measured_before, save_recording
 from pyro_dynamics.data_files import parse_json, read_text
 from pyro_dynamics.errors import UserError, require_positive
 from pyro_dynamics.runners import evaluate, train
@@ -54,7 +54,7 @@ class CadmFlags(RecordFlags):
     CartPole with CaDM's amount of data, 39,600 of its 40,000 transitions, and as there a context drawn for each
     episode."""
     seeds: int = 5
-    """At most so many seeds of each: rows of those that are there already are recorded at once."""
+    """At most so many seeds of each. The row of each is recorded as soon as it is there."""
 
     def __post_init__(self) -> None:
         require_positive(self, "seeds")
@@ -74,7 +74,8 @@ def measure_rows(flags: CadmFlags) -> tuple[dict[str, Any], list[dict[str, Any]]
         families = ", ".join(dict.fromkeys(family for family, _ in every))
         raise UserError(f"--contexts {flags.contexts} is measured on {families} alone")
     how = {" ".join(job): f"{settings} {PLANNER}" for job, (settings, _) in every.items()}
-    rows = measured_before(file_of(flags, "cadm"), "cadm", how)
+    out = file_of(flags, "cadm")
+    rows = measured_before(out, "cadm", how)
     known = {(row["family"], row["agent"], row["seed"]) for row in rows}
     for seed in range(flags.seeds):  # so that a benchmark that is stopped has as many seeds of each
         for (family, agent), (settings, seeds) in jobs.items():
@@ -82,7 +83,9 @@ def measure_rows(flags: CadmFlags) -> tuple[dict[str, Any], list[dict[str, Any]]
                 path = run(flags, family, agent, settings, seed)
                 about = {"family": family, "agent": agent, "contexts": flags.contexts, "seed": seed}
                 rows.append({**about, "steps": cadm.steps_of(path), "returns": cadm.returns_of(path)})
-    rows.sort(key=lambda row: list(every).index((row["family"], row["agent"])))
+                rows.sort(key=lambda row: list(every).index((row["family"], row["agent"])))
+                if out is not None:  # at once: hours may lie between two runs
+                    save_recording(Recording("cadm", how, rows), out)
     return how, rows
 
 
