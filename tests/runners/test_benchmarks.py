@@ -92,6 +92,7 @@ def test_cadm(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     monkeypatch.setattr(cadm, "PLANNER", "")
     monkeypatch.setattr(cadm, "JOBS", {"fixed": {("cadm-pendulum", "latent"): (" ".join(TINY), 2)}})
     arguments = ["cadm", "--runs", str(tmp_path / "runs"), "--families", "cadm-pendulum"]
+    made_before = cadm.run
     rows = recorded(arguments, tmp_path / "rows.json", capsys)
     assert [row["seed"] for row in rows] == [0, 1]
     assert {"train", "moderate", "extreme"} <= set(rows[0]["returns"])
@@ -104,6 +105,15 @@ def test_cadm(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
         file: time for file, time in made.items() if "latent-1" not in str(file)
     }  # nothing was trained or evaluated again
     assert main(["benchmark", "cadm", "--families", "pendulum"]) == 2
+
+    def run(flags: cadm.CadmFlags, family: str, agent: str, settings: str, seed: int) -> Path:
+        if seed:
+            raise KeyboardInterrupt
+        return made_before(flags, family, agent, settings, seed)
+
+    monkeypatch.setattr(cadm, "run", run)
+    assert main(["benchmark", *arguments, "--out", str(tmp_path / "stopped.json")]) == 130
+    assert [row["seed"] for row in json.loads((tmp_path / "stopped.json").read_text())["rows"]] == [0]
 
 
 def test_ceiling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
