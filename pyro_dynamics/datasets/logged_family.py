@@ -14,6 +14,7 @@ from gymnasium.vector import SyncVectorEnv
 from torch import Tensor
 
 from pyro_dynamics.data_files import AnyContext, Count, Finite, read_json, structure
+from pyro_dynamics.datasets.family_sizes import require_sizes_of
 from pyro_dynamics.datasets.logged_data import LoggedData
 from pyro_dynamics.environments import Context, Family, Schedule, find_family
 from pyro_dynamics.environments.contexts import of_python
@@ -96,8 +97,7 @@ class DataDescription:
         if family is not None:
             task = find_family(family).make_task()
             where = f"{', '.join(sources)} for {family}"
-            refuse_without_outcome(task, rows.state.shape[1], where)
-            rows.require_of(len(data.labels), task.state_dim, task.action_dim, where)
+            require_sizes_of(task, rows, len(data.labels), where)
             check_own_task(task, rows.state, rows.action, rows.next_state)
         if angles and family is not None:
             raise UserError(
@@ -142,27 +142,6 @@ class DataDescription:
         fit &= self.unit.count(",") in (0, columns - 1)
         if not (fit and self.state_dim and 0 < len(self.low) == len(self.high)):
             raise ValueError("its fields do not go together")
-
-
-def refuse_without_outcome(task: Task, size: int, where: str) -> None:
-    """Refuse states that are observations alone, where a learned reward or termination belongs to the state.
-
-    Args:
-        task: of the family.
-        size: of the logged states.
-        where: they are, for the message.
-
-    Raises:
-        UserError: saying what to append.
-    """
-    if isinstance(task, BoxTask) and size == task.observed_dim < task.state_dim:
-        parts = ["the last reward"] * task.learns_reward + [
-            "1 where the episode ended, else 0"
-        ] * task.learns_termination
-        raise UserError(
-            f"{where}: the states are observations of {size} numbers, and what the task learns comes after them: "
-            f"append {' and '.join(parts)} to state and next_state (0 where an episode begins), as export writes it"
-        )
 
 
 @dataclass(frozen=True)

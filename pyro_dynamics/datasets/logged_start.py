@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from pyro_dynamics.datasets.logged_family import DataDescription, refuse_without_outcome
+from pyro_dynamics.datasets.family_sizes import require_sizes_of
+from pyro_dynamics.datasets.logged_family import DataDescription
 from pyro_dynamics.environments import Context, Family
 from pyro_dynamics.environments.context_text import label
 from pyro_dynamics.environments.contexts import numbers, same_context, sizes_of
@@ -32,8 +33,7 @@ def logged_start(folder: RunFolder, logged: Family, family: Family) -> Transitio
     if not rounds:
         raise UserError(f"{folder.path} holds no transitions to start from")
     rows, task, where = Transitions.concatenate(rounds), family.make_task(), f"{folder.path} for {family.name}"
-    refuse_without_outcome(task, rows.state.shape[1], where)
-    rows.require_of(len(logged.train), task.state_dim, task.action_dim, where)
+    require_sizes_of(task, rows, len(logged.train), where)
     rows.require_finite(where)
     found = np.array([_number(family, context) for context in logged.train])
     if sorted(found) != list(range(len(family.train))):

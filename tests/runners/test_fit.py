@@ -326,6 +326,11 @@ def test_other_mistakes_are_refused_in_words(log: Path, tmp_path: Path, capsys: 
     point = saved(tmp_path / "point.npz", rows | {"drag": np.repeat([0.0, 1.0], 30), "episode": np.arange(60) // 10})
     message = refused(["fit", str(point), "--group", "drag", "--family", "point_mass:learned"], capsys)
     assert "observations of 5 numbers, and what the task learns comes after them: append the last reward to" in message
+    pushed = rows | {"action": rng.integers(1, 5, (60, 1)), "drag": np.repeat([0.0, 1.0], 30), "step": np.arange(60)}
+    pushed |= {name: np.pad(rows[name], ((0, 0), (0, 1))) for name in ("state", "next_state")}
+    buttons = saved(tmp_path / "buttons.npz", pushed)
+    message = refused(["fit", str(buttons), "--group", "drag", "--family", "point_mass:buttons"], capsys)
+    assert "log the code in place of the number, here 4 columns from column 0 on, as numpy.eye(4)[number]" in message
 
 
 def test_a_large_run_is_judged_on_a_part_and_says_so(
