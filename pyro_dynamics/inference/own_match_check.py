@@ -65,20 +65,16 @@ def _check_members(guide: VariationalGuide, name: str) -> None:
         return
     with faults_of(f"{name}.match()"):
         guide.match(mean.clone(), covariance.clone())
-    far = float(kl_divergence(_gaussian(guide), wanted).max())
-    if not far < FAR:
-        worst = int(kl_divergence(_gaussian(guide), wanted).argmax())
-        found = _gaussian(guide)
+    found = MultivariateNormal(*gaussian_moments(guide.frozen()))
+    apart = kl_divergence(found, wanted)
+    worst = int(apart.argmax())
+    if not apart[worst] < FAR:
         raise UserError(
             f"{name}.match(mean, covariance) must become that Gaussian where the family has it: of the mean "
             f"{_numbers(mean[worst])} and the covariance {_numbers(covariance[worst])} it makes "
             f"{_numbers(found.mean[worst])} and {_numbers(found.covariance_matrix[worst])}: check the order of the "
             "entries, and that a factor L with covariance L L^T is not its transpose"
         )
-
-
-def _gaussian(guide: VariationalGuide) -> MultivariateNormal:
-    return MultivariateNormal(*gaussian_moments(guide.frozen()))
 
 
 def _numbers(values: Tensor) -> str:
