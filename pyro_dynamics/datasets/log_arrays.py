@@ -245,6 +245,8 @@ def _groupable(
             array = plain(columns[name])
             if name in wanted:
                 require_groupable(where, name, array, rows)
+            if array.dtype.kind == "m":  # no quantity to group by, and a time of the row
+                array = array / np.timedelta64(1, "s")
             if array.shape == (rows,) and array.dtype.kind in "iufbU":
                 found[name] = array
     return found

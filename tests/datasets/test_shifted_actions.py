@@ -11,6 +11,7 @@ from pyro_dynamics.datasets.log_arrays import ColumnNames, log_of_arrays
 from pyro_dynamics.datasets.logged_data import group_logs
 
 STEPS, LIMIT = 600, 50
+EARLIER = "the change from a row's state to the next one goes with the action of the row before"
 WORDS = "the change from a row's state to the next one goes with the action of the next row"
 
 Policy = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -81,14 +82,24 @@ def test_each_environment_has_its_own_dynamics() -> None:
 def test_ordinary_logs_are_not_warned_of(name: str, policy: Policy) -> None:
     rows = logged(name, policy)
     assert WORDS not in notes(rows)
+    assert EARLIER not in notes(rows)
     assert WORDS not in notes({part: rows[part] for part in ("state", "action", "episode")})
 
 
-def test_a_delay_of_one_step_is_not_warned_of() -> None:
+@pytest.mark.parametrize("name", ["Pendulum-v1", "MountainCarContinuous-v0", "Swimmer-v5"])
+def test_actions_one_row_too_early_are_found(name: str) -> None:
+    rows = logged(name, random)
+    ends = np.append(np.diff(rows["episode"]) != 0, True)
+    action = np.where(ends[:, None], 0.0, np.roll(rows["action"], -1, axis=0))
+    assert EARLIER in notes(rows | {"action": action})
+
+
+def test_a_delay_of_one_step_is_named() -> None:
     """Where an action takes effect a step later, the row's own does nothing, and the next row's neither."""
     rng = np.random.default_rng(0)
     action, state = rng.uniform(-1, 1, (STEPS + 1, 1)), np.zeros((STEPS + 1, 1))
     for t in range(1, STEPS):
         state[t + 1] = 0.9 * state[t] + action[t - 1]
     rows = {"state": state[:-1], "action": action[:-1], "next_state": state[1:], "step": np.arange(STEPS)}
+    assert EARLIER in notes(rows)
     assert WORDS not in notes(rows)

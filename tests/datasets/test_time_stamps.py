@@ -43,6 +43,8 @@ def seconds(jitter: float = 0.0) -> np.ndarray:
         np.datetime64("2026-11-30T10:00:00") + (seconds() * 1e9).astype("timedelta64[ns]"),
         [f"2026-11-30 10:00:{second:09.6f}" for second in seconds()],
         np.tile(seconds()[:STEPS], EPISODES),  # from 0 in each episode
+        (seconds() * 1e3).astype("timedelta64[ms]"),
+        [f"10:00:{second:06.3f}" for second in seconds()],
     ],
 )
 def test_no_row_leads_over_a_gap(times: Any) -> None:
@@ -115,7 +117,26 @@ def test_a_log_from_the_newest_row_to_the_oldest_is_turned() -> None:
     assert not any("taken for the step" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("name", ["time_left", "remaining_time", "countdown", "sample"])
+def test_a_time_of_ros_has_two_parts() -> None:
+    times = 1_700_000_000 + seconds()
+    second = np.floor(times).astype(np.int64)
+    found = log(
+        np.zeros(len(times)), DROPPED, **{"stamp.sec": second, "stamp.nanosec": ((times - second) * 1e9).round()}
+    )
+    assert ((found.next_state - found.state)[:, 0] == 1).all()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+@pytest.mark.parametrize("jitter", [0.0, 0.1])
+def test_gaps_are_found_where_many_rows_are_missing(share: float, jitter: float) -> None:
+    dropped = np.flatnonzero(np.random.default_rng(1).random(STEPS * EPISODES) < share).tolist()
+    found = log(seconds(jitter), dropped)
+    assert ((found.next_state - found.state)[:, 0] == 1).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["time_left", "remaining_time", "countdown", "sample", "timer", "battery_runtime_s", "updates_to_do"]
+)
 def test_what_counts_down_turns_nothing(name: str) -> None:
     found = log(np.zeros(STEPS * EPISODES), [], **{name: -seconds()})
     assert ((found.next_state - found.state)[:, 0] == 1).all()
