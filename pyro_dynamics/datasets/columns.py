@@ -13,6 +13,7 @@ def as_array(values: Any) -> np.ndarray:
     """Values of any kind as an array: a tensor, a list whose cells may have different lengths, masked cells as gaps."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values  # which numpy does not have
     if np.ma.is_masked(values):
         return (
             values.astype(np.float64).filled(np.nan) if values.dtype.kind in "iufb" else values.astype(object).filled()

@@ -25,7 +25,8 @@ MOST = 10_000
 
 LATE = (
     "the change from a row's state to the next one goes with the action of the next row, and not with its own: if each "
-    "action stands beside the state that it led to, move the actions up by one row within each episode"
+    "action stands beside the state that it led to, move the actions up by one row within each episode; if a "
+    "controller takes a speed from the last change, the log is right, and that speed should be a part of the state"
 )
 EARLY = (
     "the change from a row's state to the next one goes with the action of the row before, and not with its own: if "

@@ -172,6 +172,13 @@ def test_cells_of_any_kind_in_other_columns_do_no_harm(cell: Any) -> None:
         read("note", note=cells)
 
 
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_tensors_of_half_precision_are_read(kind: torch.dtype) -> None:
+    columns = {name: torch.from_numpy(ARRAYS[name]).to(kind) for name in ("state", "action", "next_state")}
+    found = read_data({**ARRAYS, **columns}, "gravity").transitions
+    assert torch.equal(found.state.sort(0).values, columns["state"].float().sort(0).values)
+
+
 def test_complex_numbers_do_no_harm_where_they_are_not_needed() -> None:
     spectrum = np.exp(1j * np.arange(ROWS))
     assert read_data(FRAME.assign(spectrum=spectrum), "gravity").labels == (2.0, 10.0)

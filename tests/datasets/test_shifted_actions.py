@@ -94,6 +94,26 @@ def test_actions_one_row_too_early_are_found(name: str) -> None:
     assert EARLIER in notes(rows | {"action": action})
 
 
+def test_the_warning_names_a_controller_that_looks_at_the_last_change() -> None:
+    """Which is no mistake of the log: a speed out of differences of a noisy position."""
+    rng = np.random.default_rng(0)
+    rows: dict[str, list] = {"state": [], "action": [], "next_state": [], "episode": []}
+    for episode in range(24):
+        place, speed = rng.uniform(-1, 1), 0.0
+        seen = last = place + 0.03 * rng.normal()
+        for _ in range(60):
+            action = -4 * seen - 20 * (seen - last)
+            last, speed = seen, speed + 0.1 * (action - speed)
+            place += 0.1 * speed
+            after = place + 0.03 * rng.normal()
+            for part, value in zip(rows, ([seen], [action], [after], episode), strict=True):
+                rows[part].append(value)
+            seen = after
+    found = notes({part: np.array(values) for part, values in rows.items()})
+    assert WORDS in found
+    assert "if a controller takes a speed from the last change, the log is right" in found
+
+
 def test_a_delay_of_one_step_is_named() -> None:
     """Where an action takes effect a step later, the row's own does nothing, and the next row's neither."""
     rng = np.random.default_rng(0)
